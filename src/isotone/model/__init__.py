@@ -1,0 +1,1 @@
+"""The vocabulary of the library: ids, views, records, events, settings, errors. Data only."""

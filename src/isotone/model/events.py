@@ -1,0 +1,79 @@
+"""What an endpoint hands up, in one ordered list: deliveries, views, what came back, suspicions, the end.
+
+Deliveries come as batches: the messages of one cast share origin, view, level and the beginning of their position.
+Message i of a batch has number `first + i` and position `(*position, i)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from isotone.model.ids import ProcessId, ViewId
+from isotone.model.view import Level, View
+
+Position = tuple[int, ...]
+
+
+class DeliveryBatch(msgspec.Struct, frozen=True, gc=False):
+    """Consecutive messages of one sender, delivered together."""
+
+    view: View
+    origin: ProcessId
+    first: int
+    payloads: Sequence[bytes]
+    position: Position | None
+    level: Level
+    types: Sequence[str | None] | None = None
+    items: Sequence[Sequence[str] | None] | None = None
+
+
+class ReturnedBatch(msgspec.Struct, frozen=True, gc=False):
+    """Own messages that the ended view could not order here; another component may have delivered them."""
+
+    view: View
+    origin: ProcessId
+    first: int
+    payloads: Sequence[bytes]
+    types: Sequence[str | None] | None = None
+    items: Sequence[Sequence[str] | None] | None = None
+
+
+class ViewInstalled(msgspec.Struct, frozen=True):
+    """A new view begins. `together` are the members that came from this process's previous view with it."""
+
+    view: View
+    previous: ViewId | None
+    together: tuple[ProcessId, ...]
+
+
+class Transitional(msgspec.Struct, frozen=True):
+    """The view `view` is ending: what is delivered from here to the next view has at most the level `agreed`."""
+
+    view: View
+    together: tuple[ProcessId, ...]
+
+
+class Suspicion(msgspec.Struct, frozen=True):
+    """The detector changed its mind about a peer: `level` is soft or hard; `suspected` False withdraws it."""
+
+    peer: ProcessId
+    level: str
+    suspected: bool
+
+
+class SlowMember(msgspec.Struct, frozen=True):
+    """A member whose application lags has been holding the group's senders back (`holding`), or has caught up."""
+
+    peer: ProcessId
+    holding: bool
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The endpoint left the group or was refused; nothing follows. `error` is None after a graceful leave."""
+
+    error: str | None
+
+
+Upcall = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | Suspicion | SlowMember | Ended

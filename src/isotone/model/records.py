@@ -1,0 +1,160 @@
+"""Records: the units that endpoints exchange. A packet carries records to one peer; a frame is an encoded packet.
+
+Sequenced records (`Cast`, `Direct`, `Relay`) belong to a view's link and arrive once, in order. Loose records carry whole
+state, may be lost, repeated or reordered, and are idempotent. Records are never changed after they were made: the
+simulator hands the same objects to several receivers.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from isotone.model.ids import ProcessId, ViewId
+from isotone.model.view import Ordering, View
+
+
+class Cast(msgspec.Struct, array_like=True, tag=1, gc=False):
+    """Multicast within a view, covered by the flush. `seq` counts the sender's casts in the view from 1.
+
+    `kind` and `stamp` belong to the orderer. A cast with payloads carries messages `number`, `number + 1`, …
+    """
+
+    seq: int
+    kind: int
+    stamp: list[int]
+    number: int = 0
+    payloads: list[bytes] = []
+    types: list[str | None] | None = None
+    items: list[list[str] | None] | None = None
+
+
+class Direct(msgspec.Struct, array_like=True, tag=2, gc=False):
+    """An orderer's record that the flush does not cover (an acknowledgement, a token)."""
+
+    kind: int
+    stamp: list[int]
+
+
+class Relay(msgspec.Struct, array_like=True, tag=3, gc=False):
+    """A cast of `sender` (a rank) that another member passes on during the flush."""
+
+    sender: int
+    cast: Cast
+
+
+class Heartbeat(msgspec.Struct, array_like=True, tag=4):
+    """To members of the view and of the change in progress: a sign of life, and how far the sender is."""
+
+    view: ViewId
+    promised: ViewId
+    held: list[int]
+    hold: bool
+    leaving: bool
+    suspects: list[ProcessId]
+
+
+class Probe(msgspec.Struct, array_like=True, tag=5):
+    """To known processes outside the view: who and where the sender is, and whether it hears the receiver."""
+
+    address: str
+    view: ViewId | None
+    promised: ViewId
+    members: list[ProcessId]
+    addresses: list[str]
+    hears_you: bool
+    founder: bool
+    leaving: bool
+
+
+class Propose(msgspec.Struct, array_like=True, tag=6):
+    """The proposer of `round` asks the participants to freeze their views and to say what they hold."""
+
+    round: ViewId
+    participants: list[ProcessId]
+    addresses: list[str]
+
+
+class Reject(msgspec.Struct, array_like=True, tag=7):
+    """`round` is too old here: `promised` has been promised."""
+
+    round: ViewId
+    promised: ViewId
+
+
+class State(msgspec.Struct, array_like=True, tag=8):
+    """A participant's answer: the view it comes from, and how many casts of each member it holds."""
+
+    round: ViewId
+    view: ViewId | None
+    members: list[ProcessId]
+    held: list[int]
+    report: list[int]
+    leaving: bool
+    ordering: Ordering
+
+
+class Cohort(msgspec.Struct, array_like=True):
+    """The participants that come from one view, and the common set that they will have delivered when it ends.
+
+    `target[r]` casts of the member of rank r; `holders[r]` passes on what others lack; `held[i]` is what `present[i]` has.
+    """
+
+    view: ViewId
+    members: list[ProcessId]
+    present: list[ProcessId]
+    target: list[int]
+    holders: list[ProcessId]
+    held: list[list[int]]
+
+
+class Plan(msgspec.Struct, array_like=True, tag=9):
+    """What each cohort has to recover before `round` can be installed."""
+
+    round: ViewId
+    cohorts: list[Cohort]
+
+
+class Ready(msgspec.Struct, array_like=True, tag=10):
+    """The sender holds its cohort's common set."""
+
+    round: ViewId
+
+
+class Install(msgspec.Struct, array_like=True, tag=11):
+    """The view of `round`. Participants that are not members of it were leaving, and are done."""
+
+    round: ViewId
+    view: View
+    addresses: list[str]
+
+
+class Installed(msgspec.Struct, array_like=True, tag=12):
+    """The sender has installed `round`, or has left with it."""
+
+    round: ViewId
+
+
+class Refuse(msgspec.Struct, array_like=True, tag=13):
+    """The receiver cannot be in this group. Final, or worth trying again for a while (`final` False)."""
+
+    reason: str
+    final: bool
+
+
+Sequenced = Cast | Direct | Relay
+Loose = Heartbeat | Probe | Propose | Reject | State | Plan | Ready | Install | Installed | Refuse
+Record = Sequenced | Loose
+
+
+class Packet(msgspec.Struct, array_like=True, gc=False):
+    """Everything for one peer in one turn. `epoch` and `proposer` name the view whose link `first`, `ack` and `records` belong to.
+
+    `records[i]` has the link's sequence number `first + i`; `ack` is the number of records received so far without a gap.
+    """
+
+    epoch: int
+    proposer: ProcessId
+    first: int
+    ack: int
+    records: list[Sequenced]
+    loose: list[Loose]

@@ -1,0 +1,80 @@
+"""Settings of an endpoint: who it is, its clocks and its limits. All times are nanoseconds."""
+
+from __future__ import annotations
+
+import msgspec
+
+from isotone.model.errors import ConfigError
+from isotone.model.ids import ProcessId
+from isotone.model.view import Ordering
+
+MS = 1_000_000
+SECOND = 1_000 * MS
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """Intervals and timeouts.
+
+    A peer is softly suspected after `soft_ns` of silence and hardly (a view change) after `hard_ns`; a closed connection
+    shortens the second to `closed_ns`.
+    """
+
+    heartbeat_ns: int = 100 * MS
+    soft_ns: int = 500 * MS
+    hard_ns: int = 2_000 * MS
+    closed_ns: int = 500 * MS
+    probe_ns: int = 200 * MS
+    settle_ns: int = 100 * MS
+    change_ns: int = 1_000 * MS
+    resend_ns: int = 100 * MS
+    ack_delay_ns: int = 20 * MS
+    retransmit_ns: int = 100 * MS
+    retransmit_max_ns: int = 2_000 * MS
+    name_conflict_ns: int = 6_000 * MS
+    forget_ns: int = 600 * SECOND
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"timing {name} must be positive")
+        if not self.heartbeat_ns < self.soft_ns <= self.hard_ns:
+            raise ConfigError("timing must satisfy heartbeat_ns < soft_ns <= hard_ns")
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Bounds on everything that could grow."""
+
+    payload_bytes: int = 1024 * 1024
+    batch_bytes: int = 64 * 1024
+    batch_messages: int = 4096
+    pending_bytes: int = 2 * 1024 * 1024
+    pending_messages: int = 65_536
+    window_bytes: int = 1024 * 1024
+    window_casts: int = 1024
+    link_records: int = 4096
+    backlog_bytes: int = 4 * 1024 * 1024
+    contacts: int = 1024
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) <= 0:
+                raise ConfigError(f"limit {name} must be positive")
+        if self.pending_bytes < self.payload_bytes:
+            raise ConfigError("limit pending_bytes must be at least payload_bytes")
+
+
+class EndpointConfig(msgspec.Struct, frozen=True):
+    """Everything an endpoint is made from; the rest are inputs.
+
+    `founder` says that the process may begin a group when it finds none (it was given no seeds, or is one itself);
+    `found_after_ns` is how long it looks for others first.
+    """
+
+    process: ProcessId
+    address: str = ""
+    founder: bool = True
+    found_after_ns: int = 0
+    ordering: Ordering = Ordering()
+    timing: Timing = Timing()
+    limits: Limits = Limits()
+    seed: int = 0

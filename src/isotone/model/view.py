@@ -1,0 +1,35 @@
+"""A view: an agreed membership together with the way its messages are ordered."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from isotone.model.ids import ProcessId, ViewId
+
+Level = Literal["agreed", "k", "safe"]
+LEVELS: tuple[Level, ...] = ("agreed", "k", "safe")
+
+
+class Ordering(msgspec.Struct, frozen=True, array_like=True):
+    """How a view orders its messages. It travels in the view, so that merging components agree on it."""
+
+    order: str = "single_phase"
+    level: Level = "agreed"
+    k: int = 1
+    options: dict[str, int | str | bool] = {}
+
+
+class View(msgspec.Struct, frozen=True, array_like=True):
+    """An installed membership. `members` are sorted; a member's index in it is its rank."""
+
+    id: ViewId
+    members: tuple[ProcessId, ...]
+    ordering: Ordering
+
+    def __contains__(self, process: ProcessId) -> bool:
+        return process in self.members
+
+    def __len__(self) -> int:
+        return len(self.members)

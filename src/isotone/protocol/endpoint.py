@@ -1,0 +1,364 @@
+"""One process of a group as a deterministic machine; a driver owns time, bytes and randomness.
+
+Input comes through one door (`start`, `submit`, `receive`, `connected`, `disconnected`, `wake`, `leave`, `backlog`), output is
+collected once per turn as columns (`Effects`). The driver is an unreliable packet service: a packet may be lost, repeated
+or reordered. Layers call each other directly: link and orderer live in the `Epoch` of the current view, `Membership` moves from view to view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from isotone.model.errors import Closed, RemoteProtocolError
+from isotone.model.events import Ended, SlowMember, Suspicion, Upcall, ViewInstalled
+from isotone.model.ids import ProcessId, ViewId
+from isotone.model.records import Cohort, Loose, Packet
+from isotone.model.settings import EndpointConfig
+from isotone.model.view import View
+from isotone.protocol.epoch import Epoch
+from isotone.protocol.membership.detector import Detector
+from isotone.protocol.membership.membership import Membership
+from isotone.protocol.ordering import registry
+from isotone.protocol.pending import Pending
+from isotone.protocol.recorder import Recorder
+
+_EARLY_LIMIT = 1024
+
+
+class Effects:
+    """What one turn produced: packets, upcalls in order, peers whose connections should be closed."""
+
+    __slots__ = ("drop", "packets", "upcalls")
+
+    def __init__(self, packets: list[tuple[ProcessId, Packet]], upcalls: list[Upcall], drop: list[ProcessId]) -> None:
+        self.packets = packets
+        self.upcalls = upcalls
+        self.drop = drop
+
+
+class Endpoint:
+    """The protocol stack of one process."""
+
+    def __init__(self, config: EndpointConfig, recorder: Recorder | None = None) -> None:
+        registry.validate(config.ordering)
+        self.config = config
+        self.process = config.process
+        self.recorder = recorder
+        self.epoch: Epoch | None = None
+        self.holding = False
+        self.closed = False
+        self.counters: dict[str, int] = {}
+        self.detector = Detector(config.timing)
+        self.membership = Membership(config, self, self.detector)
+        self.pending = Pending(config.limits)
+        self._leave_wanted = False
+        self._next_number = 1
+        self._upcalls: list[Upcall] = []
+        self._loose: dict[ProcessId, list[Loose]] = {}
+        self._drop: list[ProcessId] = []
+        self._early: list[tuple[ProcessId, Packet]] = []
+        self._early_of: ViewId | None = None
+        self._sent: dict[str, list[int]] = {}
+
+    @property
+    def view(self) -> View | None:
+        """The installed view."""
+        return self.epoch.view if self.epoch is not None else None
+
+    # Input
+
+    def start(self, now: int) -> None:
+        """The process begins."""
+        if self.recorder is not None:
+            ordering = self.config.ordering
+            self.recorder.start(now, {"order": ordering.order, "level": ordering.level})
+        self.membership.start(now)
+
+    def submit(
+        self,
+        payloads: Sequence[bytes],
+        now: int,
+        types: Sequence[str | None] | None = None,
+        items: Sequence[Sequence[str] | None] | None = None,
+    ) -> int:
+        """Take messages of the application; returns how many, from the first, were accepted."""
+        if self.closed or self._leave_wanted:
+            raise Closed(f"{self.process} has left the group")
+        accepted, size = self.pending.add(payloads, types, items)
+        if accepted and self.recorder is not None:
+            self.recorder.submit(now, self.epoch.view.id if self.epoch else None, accepted, size)
+        return accepted
+
+    def writable(self) -> bool:
+        """Whether `submit` would accept something now."""
+        return not self.closed and self.pending.room()
+
+    def receive(self, peer: ProcessId, packet: Packet, now: int) -> None:
+        """A packet came from `peer`."""
+        if self.closed and self.membership.rounds.farewell is None:
+            return
+        self._awake(now)
+        self.detector.hear(peer, now)
+        session = packet.epoch
+        if session:
+            epoch = self.epoch
+            if epoch is not None and session == epoch.view.id.epoch and packet.proposer == epoch.view.id.proposer:
+                if not self.closed:
+                    epoch.receive(peer, packet, now)
+            else:
+                self._receive_early(peer, packet)
+        if packet.loose:
+            for record in packet.loose:
+                self.membership.handle(peer, record, now)
+
+    def _receive_early(self, peer: ProcessId, packet: Packet) -> None:
+        """A packet of the view that is being installed here can come before the view does."""
+        change = self.membership.rounds.change
+        if change is None or change.round != (packet.epoch, packet.proposer):
+            return
+        if self._early_of != change.round:
+            self._early_of = change.round
+            self._early = []
+        if len(self._early) < _EARLY_LIMIT and packet.records:
+            self._early.append((peer, packet))
+
+    def connected(self, peer: ProcessId, address: str, now: int) -> None:
+        """There is a way to `peer` (again)."""
+        if self.closed:
+            return
+        self._awake(now)
+        self.detector.opened(peer)
+        self.membership.connected(peer, address, now)
+        if self.epoch is not None and peer in self.epoch.rank_of:
+            rank = self.epoch.rank_of[peer]
+            link = self.epoch.links[rank]
+            if link is not None:
+                link.reconnect()
+                self.epoch.dirty.add(rank)
+
+    def disconnected(self, peer: ProcessId, now: int) -> None:
+        """The way to `peer` is gone."""
+        self._awake(now)
+        self.detector.closed(peer, now)
+
+    def wake(self, now: int) -> None:
+        """The deadline has come."""
+        self._awake(now)
+        if not self.closed and self.epoch is not None:
+            self.epoch.wake(now)
+        self.membership.wake(now)
+
+    def leave(self, now: int) -> None:
+        """Leave when what was submitted has been sent."""
+        if self.closed:
+            raise Closed(f"{self.process} has left the group")
+        self._leave_wanted = True
+
+    def backlog(self, size: int, now: int) -> None:
+        """The application has `size` bytes of deliveries before it: above the limit the senders of the group are held back."""
+        limit = self.config.limits.backlog_bytes
+        holding = size > limit or (self.holding and size > limit // 2)
+        if holding == self.holding:
+            return
+        self.holding = holding
+        if self.epoch is not None and not self.closed:
+            self.epoch.hold(self.epoch.rank, holding)
+            self.membership.heartbeat(now)
+
+    def _awake(self, now: int) -> None:
+        late = self.detector.lag(now)
+        if late > self.config.timing.heartbeat_ns:
+            self.counters["lags"] = self.counters.get("lags", 0) + 1
+
+    # The end of a turn
+
+    def collect(self, now: int) -> Effects:
+        """End the turn: send what was submitted, let every layer finish, and hand over the effects."""
+        if not self.closed:
+            self._finish_turn(now)
+        packets = self._packets(now)
+        if self.detector.changes:
+            self._publish_suspicions(now)
+        upcalls, self._upcalls = self._upcalls, []
+        drop, self._drop = self._drop, []
+        return Effects(packets, upcalls, drop)
+
+    def _finish_turn(self, now: int) -> None:
+        self.membership.turn(now)
+        epoch = self.epoch
+        if epoch is not None and not self.closed:
+            if epoch.stability.changed and self.pending:
+                epoch.settle(now)
+            while self.pending and epoch.window_open():
+                epoch.submit(self.pending.take(), now)
+            epoch.settle(now)
+            if epoch.wants_report():
+                self.membership.heartbeat(now)
+        if self._leave_wanted and not self.closed and not self.membership.rounds.leaving and self._may_leave():
+            self.membership.leave()
+            if epoch is None:
+                self.finish(None, None, now)
+            else:
+                self.membership.heartbeat(now)
+                self.membership.turn(now)
+
+    def _may_leave(self) -> bool:
+        return not self.pending or self.epoch is None
+
+    def _packets(self, now: int) -> list[tuple[ProcessId, Packet]]:
+        packets: list[tuple[ProcessId, Packet]] = []
+        loose = self._loose
+        epoch = self.epoch
+        if epoch is not None and epoch.dirty and not self.closed:
+            members = epoch.view.members
+            number, proposer = epoch.view.id
+            for rank, first, ack, records in epoch.packets(now):
+                peer = members[rank]
+                packets.append((peer, Packet(number, proposer, first, ack, records, loose.pop(peer, []) if loose else [])))
+        if loose:
+            for peer, records_ in loose.items():
+                packets.append((peer, self._loose_packet(peer, records_, now)))
+            self._loose = {}
+        if self.recorder is not None and packets:
+            self._count_packets(packets, now)
+        return packets
+
+    def _loose_packet(self, peer: ProcessId, records: list[Loose], now: int) -> Packet:
+        """Loose records alone also carry the acknowledgement of the view's link."""
+        epoch = self.epoch
+        rank = epoch.rank_of.get(peer) if epoch is not None else None
+        link = epoch.links[rank] if epoch is not None and rank is not None else None
+        if epoch is None or link is None:
+            return Packet(0, "", 0, 0, [], records)
+        link.owed = 0
+        link.ack_at = None
+        return Packet(epoch.view.id.epoch, epoch.view.id.proposer, 0, link.received, [], records)
+
+    def _publish_suspicions(self, now: int) -> None:
+        changes, self.detector.changes = self.detector.changes, []
+        view = self.epoch.view.id if self.epoch is not None else None
+        for peer, level, suspected in changes:
+            self._upcalls.append(Suspicion(peer, level, suspected))
+            if not suspected:
+                self.count("suspicions_withdrawn")
+            if self.recorder is not None:
+                (self.recorder.suspect if suspected else self.recorder.trust)(now, view, peer, level)
+            self.membership.dirty = True
+
+    def deadline(self) -> int | None:
+        """When `wake` must be called."""
+        if self.closed:
+            return self.membership.deadline()
+        deadline = self.membership.deadline()
+        if self.epoch is not None:
+            other = self.epoch.deadline()
+            if other is not None and (deadline is None or other < deadline):
+                deadline = other
+        self.detector.expect(deadline)
+        return deadline
+
+    # What the layers ask of the endpoint
+
+    def send(self, peer: ProcessId, record: Loose) -> None:
+        """Send a loose record with this turn's packet for `peer`."""
+        records = self._loose.get(peer)
+        if records is None:
+            self._loose[peer] = [record]
+        else:
+            records.append(record)
+
+    def count(self, what: str) -> None:
+        """Count an event, for people and tests."""
+        self.counters[what] = self.counters.get(what, 0) + 1
+
+    def held_back(self, peer: ProcessId, holding: bool) -> None:
+        """A member's application lags, or has caught up."""
+        self._upcalls.append(SlowMember(peer, holding))
+
+    def install(self, view: View, cohort: Cohort | None, now: int) -> None:
+        """End the current view with its common set and begin `view`."""
+        previous = self.epoch
+        if previous is not None and cohort is not None:
+            previous.conclude(cohort, now)
+            self._next_number = previous.next_number
+        together = tuple(p for p in cohort.present if p in view.members) if cohort is not None else (self.process,)
+        self.epoch = Epoch(view, self.config, self._next_number, self._upcalls_append, self.recorder, self.counters, now)
+        self._upcalls.append(ViewInstalled(view, previous.view.id if previous is not None else None, together))
+        if self.recorder is not None:
+            ordering = view.ordering
+            self.recorder.view(now, view.id, view.members, ordering.order, ordering.level, self.epoch.gate.need)
+        self.count("views")
+        if self.holding:
+            self.epoch.hold(self.epoch.rank, True)
+        early, self._early, of = self._early, [], self._early_of
+        self._early_of = None
+        if of == view.id:
+            for peer, packet in early:
+                try:
+                    self.epoch.receive(peer, packet, now)
+                except RemoteProtocolError:
+                    self._drop.append(peer)
+
+    def _upcalls_append(self, upcall: Upcall) -> None:
+        self._upcalls.append(upcall)
+
+    def finish(self, cohort: Cohort | None, error: str | None, now: int) -> None:
+        """The end: after a graceful leave with the last view's common set, or with an error."""
+        if self.closed:
+            return
+        if self.epoch is not None and cohort is not None:
+            self.epoch.conclude(cohort, now)
+        self.closed = True
+        self._upcalls.append(Ended(error))
+        if self.recorder is not None and error is None:
+            self.recorder.stop(now)
+
+    # For people
+
+    def address_of(self, peer: ProcessId) -> str | None:
+        """Where a peer can be reached."""
+        return self.membership.directory.addresses.get(peer) or None
+
+    def status(self) -> dict[str, object]:
+        """The state in words and numbers."""
+        epoch = self.epoch
+        return {
+            "process": self.process,
+            "closed": self.closed,
+            "view": str(epoch.view.id) if epoch else None,
+            "members": list(epoch.view.members) if epoch else [],
+            "order": epoch.view.ordering.order if epoch else self.config.ordering.order,
+            "level": epoch.view.ordering.level if epoch else self.config.ordering.level,
+            "changing": str(self.membership.rounds.promised) if self.membership.rounds.change is not None else None,
+            "pending": len(self.pending),
+            "unstable_casts": sum(len(buffer) for buffer in epoch.buffers) if epoch else 0,
+            "unstable_bytes": epoch.unstable_bytes if epoch else 0,
+            "held_back_by": [epoch.view.members[rank] for rank in sorted(epoch.window_closed_by)] if epoch else [],
+            "suspected": dict(sorted(self.detector.levels.items())),
+            "counters": dict(sorted(self.counters.items())),
+        }
+
+    def _count_packets(self, packets: list[tuple[ProcessId, Packet]], now: int) -> None:
+        """Trace rows for control records: one per kind and turn."""
+        totals: dict[str, list[int]] = {}
+        sizes: dict[int, int] = {}
+        for _, packet in packets:
+            for record in (*packet.loose, *packet.records):
+                kind = type(record).__name__.lower()
+                if kind == "cast" and record.payloads:  # type: ignore[union-attr]
+                    continue
+                size = sizes.get(id(record))
+                if size is None:
+                    size = sizes[id(record)] = len(msgspec.msgpack.encode(record))
+                entry = totals.setdefault(_PACKET_NAMES.get(kind, kind), [0, 0, 0])
+                entry[0] += 1
+                entry[1] += size
+        view = self.epoch.view.id if self.epoch is not None else None
+        if self.recorder is not None:
+            for kind, (count, size, _) in sorted(totals.items()):
+                self.recorder.packet(now, view, kind, count, 1, size)
+
+
+_PACKET_NAMES = {"cast": "order", "direct": "ack"}

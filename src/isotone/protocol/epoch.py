@@ -1,0 +1,348 @@
+"""One view at one process: its links, the casts that are not yet stable, its orderer and its gate.
+
+An epoch begins when a view is installed and ends when the next one is. While it is *open* casts flow both ways; `freeze` stops the own
+stream and the orderer, while casts of others are still stored for the flush; `conclude` hands the orderer the common set and delivers the rest.
+
+Invariants: `held[s]` counts the casts of s without a gap; a cast stays in `buffers` until every member of the view is known to hold it; the orderer has
+accepted exactly the first `accepted[s]` casts; nothing is multicast or delivered between `freeze` and `conclude`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from isotone.model.errors import InvariantViolation, RemoteProtocolError, require
+from isotone.model.events import DeliveryBatch, ReturnedBatch, Transitional, Upcall
+from isotone.model.ids import ProcessId
+from isotone.model.records import Cast, Cohort, Direct, Packet, Relay, Sequenced
+from isotone.model.settings import EndpointConfig
+from isotone.model.view import Level, View
+from isotone.protocol.link.peer_link import PeerLink
+from isotone.protocol.membership.gate import Gate
+from isotone.protocol.membership.stability import Stability
+from isotone.protocol.ordering.orderer import Batch, Evidence
+from isotone.protocol.ordering.registry import find
+from isotone.protocol.recorder import Recorder
+
+Counters = dict[str, int]
+
+
+class Epoch:
+    """The state of one view. It is the outbox of the view's orderer."""
+
+    def __init__(
+        self,
+        view: View,
+        config: EndpointConfig,
+        next_number: int,
+        upcall: Callable[[Upcall], None],
+        recorder: Recorder | None,
+        counters: Counters,
+        now: int,
+    ) -> None:
+        self.view = view
+        self.rank = view.members.index(config.process)
+        self.rank_of = {member: rank for rank, member in enumerate(view.members)}
+        self.next_number = next_number
+        self.now = now
+        self.began = now
+        self.counters = counters
+        self._config = config
+        self._upcall = upcall
+        self._recorder = recorder
+        count = len(view.members)
+        self.stability = Stability(self.rank, count)
+        self.held = self.stability.held
+        self.freed = [0] * count
+        self.buffers: list[deque[Cast]] = [deque() for _ in range(count)]
+        self.links: list[PeerLink | None] = [
+            None if rank == self.rank else PeerLink(config.timing, config.limits.link_records) for rank in range(count)
+        ]
+        self.peers = [(rank, link) for rank, link in enumerate(self.links) if link is not None]
+        self.dirty: set[int] = set()  # ranks that have something to be sent
+        self.unreported = 0
+        self.unstable_bytes = 0
+        self.window_closed_by: set[int] = set()  # ranks whose applications lag
+        self.frozen = False
+        self.accepted: list[int] = []
+        self.gate = Gate(view, self._emit)
+        self.orderer = find(view.ordering.order)(self, view, self.rank, config.seed)
+        self._gossip_at = config.limits.window_bytes // 4
+        self._gossip_casts = max(1, config.limits.window_casts // 4)
+        self._unreported_casts = 0
+
+    # What the orderer may do
+
+    def multicast(self, kind: int, stamp: list[int], batch: Batch | None) -> Cast:
+        if self.frozen:
+            raise InvariantViolation("a frozen view multicasts")
+        rank = self.rank
+        seq = self.held[rank] + 1
+        if batch is None:
+            cast = Cast(seq, kind, stamp)
+        else:
+            cast = Cast(seq, kind, stamp, self.next_number, batch.payloads, batch.types, batch.items)
+            if self._recorder is not None:
+                self._recorder.send(self.now, self.view.id, self.next_number, batch.payloads, batch.types, batch.items)
+            self.next_number += len(batch.payloads)
+            self.unstable_bytes += batch.size
+        self.held[rank] = seq
+        self.stability.changed = True
+        self.buffers[rank].append(cast)
+        for _, link in self.peers:
+            link.fresh.append(cast)
+        self.dirty.update(self.rank_of.values())
+        return cast
+
+    def direct(self, kind: int, stamp: list[int], to: int | None = None) -> None:
+        if self.frozen:
+            raise InvariantViolation("a frozen view sends")
+        record = Direct(kind, stamp)
+        for rank, link in self.peers:
+            if to is None or rank == to:
+                link.fresh.append(record)
+                self.dirty.add(rank)
+
+    def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
+        self.gate.deliver(sender, cast, position, evidence)
+
+    def note(self, what: str) -> None:
+        self.counters[what] = self.counters.get(what, 0) + 1
+
+    def _emit(self, sender: int, cast: Cast, position: tuple[int, ...] | None, level: Level) -> None:
+        origin = self.view.members[sender]
+        payloads = cast.payloads
+        self._upcall(DeliveryBatch(self.view, origin, cast.number, payloads, position, level, cast.types, cast.items))
+        if self._recorder is not None:
+            ordering = self.view.ordering
+            self._recorder.deliver(
+                self.now, self.view.id, origin, cast.number, payloads, position,
+                ordering.order, level, self.gate.need, cast.types, cast.items,
+            )  # fmt: skip
+
+    # Input
+
+    def submit(self, batch: Batch, now: int) -> None:
+        """Send a batch of own messages; the window has admitted it."""
+        self.now = now
+        self.orderer.submit(batch, now)
+
+    def window_open(self) -> bool:
+        """Whether the group can take another batch of this process."""
+        limits = self._config.limits
+        return (
+            not self.frozen
+            and not self.window_closed_by
+            and self.unstable_bytes < limits.window_bytes
+            and len(self.buffers[self.rank]) < limits.window_casts
+        )
+
+    def receive(self, peer: ProcessId, packet: Packet, now: int) -> None:
+        """A packet of this view's link."""
+        self.now = now
+        rank = self.rank_of.get(peer)
+        link = self.links[rank] if rank is not None else None
+        if rank is None or link is None:
+            raise RemoteProtocolError(f"{peer} sends in view {self.view.id}, of which it is no member")
+        records = link.receive(packet, now)
+        if link.owed or link.fresh:
+            self.dirty.add(rank)
+        if not records:
+            return
+        if len(records) == 1 and type(records[0]) is Cast and not self.frozen:
+            self._store(rank, records[0])
+            self.orderer.accept(rank, records, now)  # type: ignore[arg-type]
+            return
+        self._receive_run(rank, records, now)
+
+    def _receive_run(self, rank: int, records: Sequence[Sequenced], now: int) -> None:
+        casts: list[Cast] = []
+        for record in records:
+            if type(record) is Cast:
+                if self.frozen:
+                    self._store_late(rank, record)
+                else:
+                    self._store(rank, record)
+                    casts.append(record)
+            elif type(record) is Direct:
+                if not self.frozen:
+                    if casts:
+                        self.orderer.accept(rank, casts, now)
+                        casts = []
+                    self.orderer.direct(rank, record, now)
+            elif type(record) is Relay and self.frozen and 0 <= record.sender < len(self.held):
+                self._store_late(record.sender, record.cast)
+                self.note("relays_received")
+            else:
+                raise RemoteProtocolError(f"unexpected {type(record).__name__} from {self.view.members[rank]}")
+        if casts:
+            self.orderer.accept(rank, casts, now)
+
+    def _store(self, sender: int, cast: Cast) -> None:
+        if cast.seq != self.held[sender] + 1:
+            raise RemoteProtocolError(f"cast {cast.seq} of {self.view.members[sender]} follows {self.held[sender]}")
+        self.held[sender] = cast.seq
+        self.stability.changed = True
+        self.buffers[sender].append(cast)
+        self._unreported_casts += 1
+        if cast.payloads:
+            self.unreported += len(cast.payloads[0]) * len(cast.payloads)  # an estimate decides when to report
+
+    def _store_late(self, sender: int, cast: Cast) -> None:
+        """During the flush a cast may come from its sender and from a relay."""
+        if cast.seq <= self.held[sender]:
+            return
+        self._store(sender, cast)
+
+    def hold(self, rank: int, holding: bool) -> bool:
+        """The application of a member lags, or has caught up. Whether that is news."""
+        if holding == (rank in self.window_closed_by):
+            return False
+        if holding:
+            self.window_closed_by.add(rank)
+        else:
+            self.window_closed_by.discard(rank)
+        return True
+
+    # The end of a turn
+
+    def settle(self, now: int) -> None:
+        """Free what is stable, let the gate advance, give the orderer its turn."""
+        self.now = now
+        if self.frozen:
+            return
+        self.orderer.turn(now)
+        stability = self.stability
+        if stability.changed:
+            stability.changed = False
+            self._free(stability.frontier(len(self.held)))
+            if self.gate.need > 1:
+                self.gate.advance(stability.frontier(self.gate.need))
+
+    def _free(self, stable: list[int]) -> None:
+        freed = self.freed
+        if stable == freed:
+            return
+        for sender, count in enumerate(stable):
+            surplus = count - freed[sender]
+            if surplus:
+                buffer = self.buffers[sender]
+                own = sender == self.rank
+                for _ in range(surplus):
+                    cast = buffer.popleft()
+                    if own and cast.payloads:
+                        self.unstable_bytes -= sum(map(len, cast.payloads))
+        self.freed = stable
+
+    def wants_report(self) -> bool:
+        """Whether the others should hear now how far this member is: waiting deliveries or windows depend on it."""
+        if self.gate.need > 1 and self._unreported_casts:
+            return True
+        return self.unreported >= self._gossip_at or self._unreported_casts >= self._gossip_casts
+
+    def reported(self) -> None:
+        """The others have been told."""
+        self.unreported = 0
+        self._unreported_casts = 0
+
+    def packets(self, now: int) -> list[tuple[int, int, int, list[Sequenced]]]:
+        """(rank, first, ack, records) of every link that has something to say."""
+        result: list[tuple[int, int, int, list[Sequenced]]] = []
+        if not self.dirty:
+            return result
+        for rank in sorted(self.dirty):
+            link = self.links[rank]
+            if link is None:
+                continue
+            if link.connected_again or (link.resend_at is not None and now >= link.resend_at):
+                again = link.retransmit(now)
+                if again is not None:
+                    self.counters["retransmissions"] = self.counters.get("retransmissions", 0) + len(again[1])
+                    if now - self.began < 1_000_000_000 and self.view.id.epoch > 1:
+                        self.note("retransmissions_first_second_of_view")
+                    result.append((rank, again[0], link.received, again[1]))
+            if link.pending() or (link.ack_at is not None and now >= link.ack_at):
+                first, records = link.take(now)
+                result.append((rank, first, link.received, records))
+        self.dirty.clear()
+        return result
+
+    def wake(self, now: int) -> None:
+        """A deadline of a link or of the orderer may have come."""
+        self.now = now
+        for rank, link in self.peers:
+            deadline = link.deadline()
+            if deadline is not None and deadline <= now:
+                self.dirty.add(rank)
+        if not self.frozen:
+            deadline = self.orderer.deadline()
+            if deadline is not None and deadline <= now:
+                self.orderer.wake(now)
+
+    def deadline(self) -> int | None:
+        """The earliest wish of the links and the orderer."""
+        earliest = None if self.frozen else self.orderer.deadline()
+        for _, link in self.peers:
+            deadline = link.deadline()
+            if deadline is not None and (earliest is None or deadline < earliest):
+                earliest = deadline
+        return earliest
+
+    # The end of the view
+
+    def freeze(self, now: int) -> list[int]:
+        """Stop the own stream and the orderer; returns the orderer's report."""
+        require(not self.frozen, "a view is frozen twice")
+        self.now = now
+        self.frozen = True
+        self.accepted = list(self.held)
+        if self._recorder is not None:
+            self._recorder.flush(now, self.view.id)
+        return self.orderer.freeze(now)
+
+    def relay(self, process: ProcessId, cohort: Cohort) -> None:
+        """Pass on what others of the cohort lack, where this process was chosen to."""
+        for sender, holder in enumerate(cohort.holders):
+            if holder != process:
+                continue
+            for peer, held in zip(cohort.present, cohort.held, strict=True):
+                rank = self.rank_of[peer]
+                link = self.links[rank]
+                if link is None or held[sender] >= cohort.target[sender]:
+                    continue
+                require(held[sender] >= self.freed[sender], "a cast that a member lacks was freed")
+                for cast in self.casts(sender, held[sender], cohort.target[sender]):
+                    link.fresh.append(Relay(sender, cast))
+                    self.note("relays_sent")
+                self.dirty.add(rank)
+
+    def casts(self, sender: int, after: int, upto: int) -> list[Cast]:
+        """The buffered casts of a sender with `after` < seq ≤ `upto`."""
+        buffer = self.buffers[sender]
+        base = self.freed[sender]
+        return [buffer[i - base] for i in range(max(after, base), upto)]
+
+    def complete(self, target: Sequence[int]) -> bool:
+        """Whether everything of the common set is here."""
+        return all(held >= want for held, want in zip(self.held, target, strict=True))
+
+    def conclude(self, cohort: Cohort, now: int) -> None:
+        """Deliver the rest of the common set, in the orderer's way, and hand back what cannot be ordered."""
+        require(self.frozen and self.complete(cohort.target), "a view ends before its common set is complete")
+        self.now = now
+        together = tuple(cohort.present)
+        self._upcall(Transitional(self.view, together))
+        if self._recorder is not None:
+            self._recorder.transitional(now, self.view.id, together)
+        self.gate.open()
+        for sender, target in enumerate(cohort.target):
+            rest = self.casts(sender, self.accepted[sender], target)
+            if rest and sender != self.rank:
+                self.orderer.accept(sender, rest, now)
+        present = frozenset(self.rank_of[member] for member in together)
+        for cast in self.orderer.conclude(present, now):
+            origin = self.view.members[self.rank]
+            self._upcall(ReturnedBatch(self.view, origin, cast.number, cast.payloads, cast.types, cast.items))
+            if self._recorder is not None:
+                self._recorder.returned(now, self.view.id, origin, cast.number, cast.payloads, cast.types, cast.items)

@@ -1,0 +1,190 @@
+"""One direction-pair of a FIFO link to one peer, for the lifetime of one view.
+
+The link numbers its records from 1, sends them as runs, keeps them until a cumulative acknowledgement covers them, and sends the
+oldest again, with back-off, when none comes. The receiver hands records up exactly once and in order; runs that
+arrive early wait in a bounded stash. A view has fresh links, so no state has to be reset or agreed on: what belongs to
+another view is recognised by its session and never reaches this object.
+
+Invariants: `acked` ≤ what the peer received; a record leaves `unacked` only when acknowledged; at most `window` records are under way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+
+from isotone.model.errors import RemoteProtocolError
+from isotone.model.records import Packet, Sequenced
+from isotone.model.settings import Timing
+
+_BURST = 64
+_ACK_EVERY = 32
+
+
+class PeerLink:
+    """State of the link to one peer."""
+
+    __slots__ = (
+        "_timing", "ack_at", "acked", "attempts", "connected_again", "fresh", "owed", "received", "resend_at", "retransmitted", "rtt_mean",
+        "rtt_spread", "stash", "stashed", "timed_at", "timed_seq", "unacked", "window",
+    )  # fmt: skip
+
+    def __init__(self, timing: Timing, window: int) -> None:
+        self._timing = timing
+        self.window = window
+        # sending
+        self.fresh: list[Sequenced] = []
+        self.unacked: deque[Sequenced] = deque()
+        self.acked = 0
+        self.resend_at: int | None = None
+        self.attempts = 0
+        self.retransmitted = 0
+        self.connected_again = False
+        self.timed_seq = 0
+        self.timed_at = 0
+        self.rtt_mean = 0
+        self.rtt_spread = 0
+        # receiving
+        self.received = 0
+        self.owed = 0
+        self.ack_at: int | None = None
+        self.stash: dict[int, list[Sequenced]] = {}
+        self.stashed = 0
+
+    def pending(self) -> bool:
+        """Whether a packet should go out now: new records that the window admits, or many acknowledgements owed."""
+        return bool(self.fresh and len(self.unacked) < self.window) or self.owed >= _ACK_EVERY
+
+    def take(self, now: int) -> tuple[int, list[Sequenced]]:
+        """New records to send, with the number of the first; they now count as under way, and the acknowledgement as sent."""
+        self.owed = 0
+        self.ack_at = None
+        unacked = self.unacked
+        fresh = self.fresh
+        first = self.acked + len(unacked) + 1
+        if not fresh:
+            return first, []
+        room = self.window - len(unacked)
+        if room >= len(fresh):
+            self.fresh = []
+        else:
+            self.fresh = fresh[room:] if room > 0 else fresh
+            fresh = fresh[:room] if room > 0 else []
+            if not fresh:
+                return first, []
+        unacked.extend(fresh)
+        if not self.timed_seq:
+            self.timed_seq = first + len(fresh) - 1
+            self.timed_at = now
+        if self.resend_at is None:
+            self.resend_at = now + self._timeout()
+        return first, fresh
+
+    def retransmit(self, now: int) -> tuple[int, list[Sequenced]] | None:
+        """The oldest unacknowledged records, if it is time to send them again."""
+        if self.connected_again:
+            self.connected_again = False
+            self.attempts = 0
+        elif self.resend_at is None or now < self.resend_at:
+            return None
+        if not self.unacked:
+            self.resend_at = None
+            return None
+        self.attempts += 1
+        self.timed_seq = 0
+        again = list(islice(self.unacked, _BURST))
+        self.retransmitted += len(again)
+        self.resend_at = now + self._timeout()
+        self.owed = 0
+        self.ack_at = None
+        return self.acked + 1, again
+
+    def reconnect(self) -> None:
+        """There is a new way to the peer: what was under way may be lost, so it goes out again at once."""
+        self.connected_again = bool(self.unacked)
+
+    def receive(self, packet: Packet, now: int) -> list[Sequenced]:
+        """Take a packet in; return the records that are now in order."""
+        if packet.ack > self.acked:
+            self._acknowledged(packet.ack, now)
+        records = packet.records
+        if not records:
+            return records
+        if not self.owed:
+            self.ack_at = now + self._timing.ack_delay_ns
+        self.owed += 1
+        skip = self.received + 1 - packet.first
+        if skip < 0:
+            self._keep(packet.first, records)
+            return []
+        if skip:
+            self.owed = _ACK_EVERY  # the peer repeats itself: tell it at once how far we are
+            records = records[skip:]
+            if not records:
+                return records
+        self.received += len(records)
+        return self._unstash(records) if self.stash else records
+
+    def _keep(self, first: int, records: list[Sequenced]) -> None:
+        self.owed = _ACK_EVERY
+        known = self.stash.get(first)
+        if known is not None and len(known) >= len(records):
+            return
+        if self.stashed + len(records) > 2 * self.window:
+            return  # it will be sent again
+        self.stashed += len(records) - (len(known) if known is not None else 0)
+        self.stash[first] = records
+
+    def _unstash(self, records: list[Sequenced]) -> list[Sequenced]:
+        records = list(records)
+        while self.stash:
+            first = min(self.stash)
+            if first > self.received + 1:
+                break
+            run = self.stash.pop(first)
+            self.stashed -= len(run)
+            rest = run[self.received + 1 - first :]
+            records.extend(rest)
+            self.received += len(rest)
+        return records
+
+    def _acknowledged(self, ack: int, now: int) -> None:
+        unacked = self.unacked
+        count = ack - self.acked
+        if count > len(unacked):
+            raise RemoteProtocolError(f"acknowledgement of {ack} records, of which {self.acked + len(unacked)} were sent")
+        self.acked = ack
+        if count == len(unacked):
+            unacked.clear()
+            self.resend_at = None
+        else:
+            for _ in range(count):
+                unacked.popleft()
+        self.attempts = 0
+        if self.timed_seq and ack >= self.timed_seq:
+            self._sample(now - self.timed_at)
+            self.timed_seq = 0
+        if unacked:
+            self.resend_at = now + self._timeout()
+
+    def _sample(self, rtt: int) -> None:
+        if not self.rtt_mean:
+            self.rtt_mean = rtt
+            self.rtt_spread = rtt // 2
+            return
+        self.rtt_spread += (abs(rtt - self.rtt_mean) - self.rtt_spread) // 4
+        self.rtt_mean += (rtt - self.rtt_mean) // 8
+
+    def _timeout(self) -> int:
+        timing = self._timing
+        base = max(timing.retransmit_ns, self.rtt_mean + 4 * self.rtt_spread + timing.ack_delay_ns)
+        return min(base << min(self.attempts, 16), max(timing.retransmit_max_ns, base))
+
+    def deadline(self) -> int | None:
+        """When this link wants to act: acknowledge, or send again."""
+        resend, ack = self.resend_at, self.ack_at
+        if resend is None:
+            return ack
+        if ack is None or resend < ack:
+            return resend
+        return ack

@@ -1,0 +1,1 @@
+"""View-synchronous membership: detector, proposals of views, flush, stability."""

@@ -1,0 +1,325 @@
+"""Partitionable membership: who should be in the view, and when to change it (000 §2, PROTOCOLS §1 and §2).
+
+Every process keeps an *estimate* of who should be in its view: trusted members of the current one, and processes outside
+it that it hears and that hear it. When the estimate differs from the view, the first process of the estimate proposes a round
+(`Rounds`); the others step in, one after another, if it does not. Known processes outside the view are probed for ever, so
+components that were separated meet again.
+"""
+
+from __future__ import annotations
+
+from isotone.model.errors import RemoteProtocolError
+from isotone.model.ids import INITIAL_VIEW, ProcessId, ViewId, incarnation_of, is_process_id, name_of
+from isotone.model.records import (
+    Heartbeat, Install, Installed, Loose, Plan, Probe, Propose, Ready, Refuse, Reject, State,
+)  # fmt: skip
+from isotone.model.settings import EndpointConfig
+from isotone.protocol.membership import plan
+from isotone.protocol.membership.detector import Detector
+from isotone.protocol.membership.directory import Directory
+from isotone.protocol.membership.rounds import Host, Rounds
+
+
+class Membership:
+    """The view changes of one process."""
+
+    def __init__(self, config: EndpointConfig, host: Host, detector: Detector) -> None:
+        self.me = config.process
+        self._config = config
+        self._timing = config.timing
+        self._host = host
+        self.detector = detector
+        self.directory = Directory(self.me, config.timing, config.limits)
+        self.rounds = Rounds(config, host, detector, self.directory)
+        self.dirty = True
+        self._started = 0
+        self._tick_at = 0
+        self._probe_tick_at = 0
+        self._view: ViewId | None = None
+        self._departed: set[ProcessId] = set()
+        self._wanted: tuple[ProcessId, ...] | None = None
+        self._wanted_at = 0
+        self._act_at: int | None = None
+        self._refused_at: int | None = None
+        self._ended = False
+        rounds = self.rounds
+        self._handlers = {
+            Heartbeat: self._on_heartbeat, Probe: self._on_probe, Refuse: self._on_refuse, Propose: rounds.on_propose,
+            Reject: rounds.on_reject, State: rounds.on_state, Plan: rounds.on_plan, Ready: rounds.on_ready,
+            Install: rounds.on_install, Installed: rounds.on_installed,
+        }  # fmt: skip
+
+    # Input
+
+    def start(self, now: int) -> None:
+        """The process begins."""
+        self._started = now
+        self._tick_at = now
+        self._probe_tick_at = now
+
+    def handle(self, peer: ProcessId, record: Loose, now: int) -> None:
+        """A loose record came from `peer`."""
+        if self._over():
+            if type(record) is Install and self.rounds.promised == record.round:
+                self._host.send(peer, Installed(record.round))
+            elif type(record) is Installed:
+                self.rounds.on_installed(peer, record, now)
+            return
+        self._handlers[type(record)](peer, record, now)  # type: ignore[operator]
+
+    def connected(self, peer: ProcessId, address: str, now: int) -> None:
+        """There is a way to `peer`."""
+        self.directory.learn(peer, address, now)
+        self.directory.probe_soon(peer, now)
+        self._probe_tick_at = min(self._probe_tick_at, now)
+
+    def leave(self) -> None:
+        """This process wants to be out of the next view."""
+        self.rounds.leaving = True
+        self.dirty = True
+
+    def turn(self, now: int) -> None:
+        """The end of a turn: act on what it brought."""
+        self.rounds.turn(now)
+        while self.dirty or self.rounds.news:
+            self.dirty = self.rounds.news = False
+            self._evaluate(now)
+
+    def wake(self, now: int) -> None:
+        """Heartbeats, probes, repetitions, decisions that are due."""
+        self.rounds.wake(now)
+        if self._over():
+            return
+        if now >= self._tick_at:
+            self._tick_at = now + self._timing.heartbeat_ns
+            self.detector.check(now)
+            self.heartbeat(now)
+            self.dirty = True
+        if now >= self._probe_tick_at:
+            self._probe_tick_at = now + self._timing.probe_ns // 2
+            for peer in self.directory.due(self.rounds.inside, now):
+                self._send_probe(peer, now)
+        if self._act_at is not None and now >= self._act_at:
+            self.dirty = True
+
+    def deadline(self) -> int | None:
+        """When `wake` is wanted."""
+        deadline = self.rounds.deadline()
+        if self._over():
+            return deadline
+        times = [self._tick_at, self._probe_tick_at]
+        if deadline is not None:
+            times.append(deadline)
+        if self._act_at is not None:
+            times.append(self._act_at)
+        return min(times)
+
+    def _over(self) -> bool:
+        return self._ended or self.rounds.left
+
+    # Signs of life
+
+    def heartbeat(self, now: int) -> None:
+        """Tell the members and participants how far this process is."""
+        epoch = self._host.epoch
+        if epoch is not None:
+            epoch.reported()
+        rounds = self.rounds
+        if not rounds.inside or self._over():
+            return
+        suspects = [peer for peer in sorted(rounds.inside) if self.detector.is_hard(peer)]
+        view = epoch.view.id if epoch is not None else INITIAL_VIEW
+        held = list(epoch.held) if epoch is not None else []
+        record = Heartbeat(view, rounds.promised, held, self._host.holding, rounds.leaving, suspects)
+        for peer in sorted(rounds.inside):
+            self._host.send(peer, record)
+
+    def _on_heartbeat(self, peer: ProcessId, record: Heartbeat, now: int) -> None:
+        said = self.directory.heartbeat(peer, record, now)
+        rounds = self.rounds
+        rounds.saw(record.promised)
+        epoch = self._host.epoch
+        change = rounds.change
+        if change is not None and peer == change.round.proposer and record.promised == change.round:
+            change.touched = now
+        if epoch is not None and record.view == epoch.view.id:
+            rank = epoch.rank_of.get(peer)
+            if rank is None:
+                raise RemoteProtocolError(f"{peer} says that it is in view {record.view}, of which it is no member")
+            epoch.stability.report(rank, record.held)
+            if epoch.hold(rank, record.hold):
+                self._host.held_back(peer, record.hold)
+        else:
+            self._notice_departure(peer, said.view, said.promised)
+        if said.leaving or said.suspects:
+            self.dirty = True
+        rounds.confirmed(peer, record.view)
+
+    def _notice_departure(self, peer: ProcessId, view: ViewId | None, promised: ViewId) -> None:
+        """A member of the current view that is in a later view, or will never enter this one, has gone."""
+        epoch = self._host.epoch
+        if epoch is None or peer not in epoch.rank_of or peer in self._departed:
+            return
+        mine = epoch.view.id
+        theirs = view or INITIAL_VIEW
+        if (theirs > mine and theirs != self.rounds.promised) or (theirs < mine < promised):
+            self._departed.add(peer)
+            self.dirty = True
+
+    def _send_probe(self, peer: ProcessId, now: int) -> None:
+        epoch = self._host.epoch
+        members: list[ProcessId] = list(epoch.view.members) if epoch is not None else []
+        own = self._config.address
+        addresses = [own if member == self.me else self.directory.addresses.get(member, "") for member in members]
+        hears = self.directory.hears(peer, now)
+        view = epoch.view.id if epoch is not None else None
+        rounds = self.rounds
+        self._host.send(
+            peer, Probe(own, view, rounds.promised, members, addresses, hears, self._config.founder, rounds.leaving)
+        )
+
+    def _on_probe(self, peer: ProcessId, record: Probe, now: int) -> None:
+        if not all(is_process_id(member) for member in record.members):
+            raise RemoteProtocolError(f"{peer} names members that are no process ids")
+        news = not self.directory.hears(peer, now) or not record.hears_you
+        said = self.directory.probe(peer, record, now)
+        self.rounds.saw(record.promised)
+        if news:
+            self.directory.probe_soon(peer, now)
+            self._probe_tick_at = now
+        if news or peer not in self.rounds.inside:
+            self.dirty = True
+        self._notice_departure(peer, said.view, said.promised)
+        self._same_name(peer, record, now)
+
+    def _same_name(self, peer: ProcessId, record: Probe, now: int) -> None:
+        """Of two processes of one name the later wins if it is in a group already; else it waits for the first to end."""
+        epoch = self._host.epoch
+        if epoch is None:
+            return
+        for member in epoch.view.members:
+            if member == peer or name_of(member) != name_of(peer) or self.detector.is_hard(member):
+                continue
+            if incarnation_of(member) > incarnation_of(peer):
+                self._host.send(peer, Refuse(f"the name {name_of(peer)!r} has been taken over by {member}", True))
+            elif record.view is None:
+                self._host.send(peer, Refuse(f"the name {name_of(peer)!r} is in use in this group, by {member}", False))
+            elif member == self.me:
+                self._end(f"the name {name_of(peer)!r} has been taken over by {peer}", now)
+
+    def _on_refuse(self, peer: ProcessId, record: Refuse, now: int) -> None:
+        if record.final:
+            self._end(record.reason, now)
+        elif self._host.epoch is None:
+            if self._refused_at is None:
+                self._refused_at = now
+            elif now - self._refused_at >= self._timing.name_conflict_ns:
+                self._end(record.reason, now)
+
+    def _end(self, error: str, now: int) -> None:
+        self.rounds.change = None
+        self._ended = True
+        self._host.finish(None, error, now)
+
+    # When to change, and with whom
+
+    def _estimate(self, now: int) -> list[ProcessId]:
+        epoch = self._host.epoch
+        members: tuple[ProcessId, ...] = epoch.view.members if epoch is not None else ()
+        candidates: set[ProcessId] = {self.me}
+        suspects: dict[ProcessId, frozenset[ProcessId]] = {}
+        for peer in sorted(set(members) | set(self.directory.said)):
+            said = self.directory.said.get(peer)
+            if peer == self.me or self.rounds.excused(peer, now):
+                continue
+            if peer in members:
+                if self.detector.is_hard(peer) or (said is not None and not said.hears_me):
+                    continue
+            elif said is None or said.leaving or not said.hears_me or not self.directory.hears(peer, now):
+                continue
+            candidates.add(peer)
+            if said is not None:
+                suspects[peer] = said.suspects
+        names = {name_of(member) for member in members if member in candidates}
+        newcomers = {
+            peer
+            for peer in candidates
+            if peer not in members and name_of(peer) in names and self.directory.said[peer].view is None
+        }
+        candidates = plan.newest(candidates - newcomers)
+        if self.me not in candidates:
+            return [self.me]
+        return plan.clique(self.me, candidates, suspects)
+
+    def _needed(self, estimate: list[ProcessId], now: int) -> bool:
+        epoch = self._host.epoch
+        if epoch is None:
+            said = [self.directory.said[peer] for peer in estimate if peer != self.me]
+            if any(other.view is not None for other in said):
+                return True
+            if now - self._started < self._config.found_after_ns:
+                return False
+            return self._config.founder or any(other.founder for other in said)
+        if epoch.frozen or self.rounds.leaving or self._departed or set(estimate) != set(epoch.view.members):
+            return True
+        return any(self.directory.said[peer].leaving for peer in estimate if peer in self.directory.said)
+
+    def _evaluate(self, now: int) -> None:
+        if self._over():
+            return
+        epoch = self._host.epoch
+        if epoch is not None and epoch.view.id != self._view:
+            self._entered(epoch.view.id, now)
+        if self.rounds.change is not None:
+            self._wanted = None
+            self._act_at = None
+            if self.rounds.still_good(now):
+                return
+            self.rounds.abandon()
+        estimate = self._estimate(now)
+        if not self._needed(estimate, now):
+            self._wanted = None
+            waiting = epoch is None and now - self._started < self._config.found_after_ns
+            self._act_at = self._started + self._config.found_after_ns if waiting else None
+            return
+        wanted = tuple(estimate)
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._wanted_at = now
+        self._act_at = self._wanted_at + self._delay(estimate)
+        if now >= self._act_at:
+            self.rounds.propose(wanted, now)
+
+    def _entered(self, view: ViewId, now: int) -> None:
+        """A view was installed: begin afresh, and tell the others at once."""
+        self._view = view
+        self._departed.clear()
+        self._refused_at = None
+        self._wanted = None
+        self._tick_at = now
+
+    def _delay(self, estimate: list[ProcessId]) -> int:
+        """How long this process waits before it proposes: for more news, and for those whose turn is before."""
+        timing = self._timing
+        epoch = self._host.epoch
+        leaving = {peer for peer in estimate if peer in self.directory.said and self.directory.said[peer].leaving}
+        if self.rounds.leaving:
+            leaving.add(self.me)
+        if (epoch is not None and epoch.frozen) or leaving or len(estimate) == 1:
+            delay = 0
+        elif self._half_heard(estimate):
+            delay = timing.change_ns
+        else:
+            delay = timing.settle_ns
+        order = [peer for peer in estimate if peer not in leaving] or estimate
+        place = order.index(self.me) if self.me in order else len(order)
+        return delay + (timing.change_ns + place * (timing.change_ns // 2) if place else 0)
+
+    def _half_heard(self, estimate: list[ProcessId]) -> bool:
+        """Whether a foreign view would be torn apart because some of its members were not heard yet."""
+        inside = set(estimate)
+        return any(
+            self.directory.said[peer].view is not None and not inside.issuperset(self.directory.said[peer].members)
+            for peer in estimate
+            if peer in self.directory.said and peer not in self.rounds.inside
+        )

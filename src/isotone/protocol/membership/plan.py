@@ -1,0 +1,72 @@
+"""Pure functions of a view change: who can be together, what each cohort must recover, which ordering the merged view has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from isotone.model.errors import RemoteProtocolError
+from isotone.model.ids import ProcessId, ViewId, incarnation_of, name_of
+from isotone.model.records import Cohort, State
+from isotone.model.view import Ordering
+
+
+def clique(first: ProcessId, others: Iterable[ProcessId], suspects: Mapping[ProcessId, frozenset[ProcessId]]) -> list[ProcessId]:
+    """The processes that can be in a view with `first`: nobody kept suspects another one kept. Greedy, in sorted order."""
+    kept = [first]
+    for process in sorted(others):
+        if process == first:
+            continue
+        doubts = suspects.get(process, frozenset())
+        if not any(other in doubts or process in suspects.get(other, frozenset()) for other in kept):
+            kept.append(process)
+    return sorted(kept)
+
+
+def newest(processes: Iterable[ProcessId]) -> set[ProcessId]:
+    """The processes without those whose name also occurs with a later incarnation."""
+    latest: dict[str, int] = {}
+    every = sorted(processes)
+    for process in every:
+        latest[name_of(process)] = max(latest.get(name_of(process), 0), incarnation_of(process))
+    return {process for process in every if incarnation_of(process) == latest[name_of(process)]}
+
+
+def cohorts(states: Mapping[ProcessId, State]) -> list[Cohort]:
+    """Group the participants by the view they come from and fix the common set of each group.
+
+    Of each sender, the common set has as many casts as the member that holds most; that member (the first of them) passes them on.
+    """
+    groups: dict[ViewId, list[ProcessId]] = {}
+    for process in sorted(states):
+        view = states[process].view
+        if view is not None:
+            groups.setdefault(view, []).append(process)
+    result = []
+    for view in sorted(groups):
+        present = groups[view]
+        members = states[present[0]].members
+        held = [states[process].held for process in present]
+        for process, row in zip(present, held, strict=True):
+            if len(row) != len(members) or process not in members or states[process].members != members:
+                raise RemoteProtocolError(f"{process} reports a state that does not fit view {view}")
+        target = [max(column) for column in zip(*held, strict=True)]
+        holders = [
+            next(process for process, row in zip(present, held, strict=True) if row[sender] == target[sender])
+            for sender in range(len(members))
+        ]
+        result.append(Cohort(view, members, present, target, holders, held))
+    return result
+
+
+def choose_ordering(states: Mapping[ProcessId, State]) -> Ordering:
+    """The ordering of the next view: that of the largest cohort, then of the latest view; without views, the first process's."""
+
+    def weight(process: ProcessId) -> tuple[int, ViewId, ProcessId]:
+        view = states[process].view
+        if view is None:
+            return (0, ViewId(0, ""), process)
+        return (sum(1 for other in states.values() if other.view == view), view, process)
+
+    if all(state.view is None for state in states.values()):
+        return states[min(states)].ordering
+    return states[max(states, key=weight)].ordering

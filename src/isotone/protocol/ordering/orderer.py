@@ -1,0 +1,99 @@
+"""The contract between an orderer and the view that it lives in.
+
+An orderer lives for exactly one epoch with fixed members. It gets every member's casts in the order they were sent (own casts
+come back from `Outbox.multicast` at once: that is their place), and says through the outbox what to multicast and what to
+deliver. `freeze` ends its sending. `conclude` comes after the flush has given all members that go on together the same set of
+casts: it delivers the rest by a rule that depends on that set alone, and returns the own casts that it must not order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple, Protocol
+
+from isotone.model.errors import RemoteProtocolError
+from isotone.model.records import Cast, Direct
+from isotone.model.view import View
+
+
+class Batch(NamedTuple):
+    """Messages submitted together; they travel and are ordered as one unit."""
+
+    payloads: list[bytes]
+    types: list[str | None] | None
+    items: list[list[str] | None] | None
+    size: int
+
+
+Evidence = tuple[int, int]
+
+
+class Outbox(Protocol):
+    """What an orderer may do."""
+
+    def multicast(self, kind: int, stamp: list[int], batch: Batch | None) -> Cast:
+        """Send a cast to all members; covered by the flush. Returned as if just received from oneself."""
+
+    def direct(self, kind: int, stamp: list[int], to: int | None = None) -> None:
+        """Send a record to the member of rank `to`, or to all others; not covered by the flush."""
+
+    def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
+        """The cast's messages are next. `evidence` names the cast (rank, seq) that fixed its place, if it is another one."""
+
+    def note(self, what: str) -> None:
+        """Count an event of the protocol."""
+
+
+class Orderer:
+    """Base of all orderers. `total` says whether deliveries carry positions; `options` what a user may set."""
+
+    name: ClassVar[str]
+    total: ClassVar[bool] = True
+    options: ClassVar[dict[str, tuple[int | str | bool, ...]]] = {}
+
+    def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
+        self.outbox = outbox
+        self.view = view
+        self.rank = rank
+        self.count = len(view.members)
+        self.seed = seed
+
+    def option(self, name: str) -> int | str | bool:
+        """The value of an option of this view; the first value listed is the default."""
+        return self.view.ordering.options.get(name, self.options[name][0])
+
+    def submit(self, batch: Batch, now: int) -> None:
+        """Multicast a batch of own messages: exactly one cast."""
+        raise NotImplementedError
+
+    def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
+        """Casts of another member, in the order sent."""
+        raise NotImplementedError
+
+    def direct(self, sender: int, record: Direct, now: int) -> None:
+        """A direct record of another member, in its place among the sender's casts."""
+        raise RemoteProtocolError(f"{self.name} knows no direct records, got kind {record.kind}")
+
+    def turn(self, now: int) -> None:
+        """The end of a turn: what can be said once for all its input."""
+
+    def suspect(self, peer: int, level: str, now: int) -> None:
+        """A member is suspected."""
+
+    def trust(self, peer: int, level: str, now: int) -> None:
+        """A suspicion is withdrawn."""
+
+    def wake(self, now: int) -> None:
+        """The deadline has come."""
+
+    def deadline(self) -> int | None:
+        """When `wake` is wanted."""
+        return None
+
+    def freeze(self, now: int) -> list[int]:
+        """No multicast from here on. What is returned is reported to the proposer of the next view."""
+        return []
+
+    def conclude(self, present: frozenset[int], now: int) -> list[Cast]:
+        """Deliver the rest of the common set; `present` are the ranks that go on together. Returns own casts not ordered."""
+        raise NotImplementedError

@@ -1,0 +1,53 @@
+"""Orderers by name. A user may register one of their own."""
+
+from __future__ import annotations
+
+from isotone.model.errors import ConfigError, unknown
+from isotone.model.view import LEVELS, Ordering
+from isotone.protocol.ordering.causal import Causal
+from isotone.protocol.ordering.fifo import Fifo
+from isotone.protocol.ordering.orderer import Orderer
+from isotone.protocol.ordering.sequencer import Sequencer
+from isotone.protocol.ordering.single_phase import SinglePhase
+
+_ORDERERS: dict[str, type[Orderer]] = {}
+
+
+def register(orderer: type[Orderer]) -> None:
+    """Make an orderer known by its name."""
+    if orderer.name in _ORDERERS and _ORDERERS[orderer.name] is not orderer:
+        raise ConfigError(f"an orderer named {orderer.name!r} is registered already")
+    _ORDERERS[orderer.name] = orderer
+
+
+for _orderer in (Fifo, Causal, Sequencer, SinglePhase):
+    register(_orderer)
+
+
+def names() -> list[str]:
+    """The names of all known orderers."""
+    return sorted(_ORDERERS)
+
+
+def find(name: str) -> type[Orderer]:
+    """The orderer of that name."""
+    orderer = _ORDERERS.get(name)
+    if orderer is None:
+        raise unknown("order", name, _ORDERERS)
+    return orderer
+
+
+def validate(ordering: Ordering) -> None:
+    """Raise `ConfigError` unless a view can be run with `ordering`."""
+    orderer = find(ordering.order)
+    if ordering.level not in LEVELS:
+        raise unknown("level", ordering.level, LEVELS)
+    if ordering.k < 1:
+        raise ConfigError(f"k is {ordering.k}: must be at least 1")
+    for name, value in ordering.options.items():
+        if name not in orderer.options:
+            if not orderer.options:
+                raise ConfigError(f"order {ordering.order!r} has no options, got {name!r}")
+            raise unknown(f"option of {ordering.order}", name, orderer.options)
+        if value not in orderer.options[name]:
+            raise unknown(f"value of option {name}", str(value), (str(v) for v in orderer.options[name]))

@@ -1,0 +1,104 @@
+"""`sequencer`: the member of rank 0 numbers all casts; the others deliver in its numbers.
+
+The order is extrinsic: a cast's place comes from another record. Order records travel as casts of the sequencer, so the flush
+covers them. When the view ends there are two cases. If the sequencer goes on with this component, all its order records
+are here, no other component can know a place that this one does not, and the rest is delivered sorted. If it does
+not, another component may have order records that are missing here: only what the records here order is delivered, and own casts that are left are
+returned (000 §1.2.2 shows what happens otherwise). The option `fallback = "classical"` delivers the rest in a sorted
+order also then; it exists to show the contradiction.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from isotone.model.errors import RemoteProtocolError
+from isotone.model.records import Cast
+from isotone.model.view import View
+from isotone.protocol.ordering.orderer import Batch, Orderer, Outbox
+
+_MESSAGES = 0
+_ORDER = 1
+
+
+class Sequencer(Orderer):
+    """An order record's stamp is a list of pairs (rank, count): the next `count` casts of that member are next."""
+
+    name = "sequencer"
+    options = {"fallback": ("returned", "classical")}  # noqa: RUF012
+
+    def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
+        super().__init__(outbox, view, rank, seed)
+        self.bodies: list[deque[Cast]] = [deque() for _ in range(self.count)]
+        self.runs: deque[tuple[int, int, int]] = deque()  # rank, count, seq of the order record
+        self.unordered: list[int] = []  # at the sequencer: pairs (rank, count) for the next order record
+        self.number = 0
+
+    def submit(self, batch: Batch, now: int) -> None:
+        cast = self.outbox.multicast(_MESSAGES, [], batch)
+        self.bodies[self.rank].append(cast)
+        if self.rank == 0:
+            self._count(0, 1)
+
+    def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
+        bodies = 0
+        for cast in casts:
+            if cast.kind == _MESSAGES:
+                self.bodies[sender].append(cast)
+                bodies += 1
+            elif cast.kind == _ORDER and sender == 0:
+                self._ordered(cast)
+            else:
+                raise RemoteProtocolError(f"cast of kind {cast.kind} from rank {sender}, which is not the sequencer")
+        if self.rank == 0 and bodies:
+            self._count(sender, bodies)
+        self._advance()
+
+    def _count(self, sender: int, count: int) -> None:
+        unordered = self.unordered
+        if unordered and unordered[-2] == sender:
+            unordered[-1] += count
+        else:
+            unordered += (sender, count)
+
+    def _ordered(self, cast: Cast) -> None:
+        stamp = cast.stamp
+        if len(stamp) % 2 or not all(0 <= stamp[i] < self.count and stamp[i + 1] > 0 for i in range(0, len(stamp), 2)):
+            raise RemoteProtocolError("an order record is not a list of (rank, count)")
+        for i in range(0, len(stamp), 2):
+            self.runs.append((stamp[i], stamp[i + 1], cast.seq))
+
+    def turn(self, now: int) -> None:
+        if self.unordered:
+            cast = self.outbox.multicast(_ORDER, self.unordered, None)
+            self.unordered = []
+            self._ordered(cast)
+            self._advance()
+
+    def _advance(self) -> None:
+        runs = self.runs
+        while runs:
+            sender, count, seq = runs[0]
+            bodies = self.bodies[sender]
+            while count and bodies:
+                self._deliver(sender, bodies.popleft(), seq)
+                count -= 1
+            if count:
+                runs[0] = (sender, count, seq)
+                return
+            runs.popleft()
+
+    def _deliver(self, sender: int, cast: Cast, evidence: int) -> None:
+        self.number += 1
+        self.outbox.deliver(sender, cast, (0, self.number), (0, evidence) if evidence else None)
+
+    def conclude(self, present: frozenset[int], now: int) -> list[Cast]:
+        self._advance()
+        if 0 not in present and self.option("fallback") == "returned":
+            return list(self.bodies[self.rank])
+        # Nobody has delivered any of these, so the only order among them is each sender's own.
+        for sender, bodies in enumerate(self.bodies):
+            for cast in bodies:
+                self._deliver(sender, cast, 0)
+        return []

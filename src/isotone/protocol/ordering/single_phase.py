@@ -1,0 +1,127 @@
+"""`single_phase`: total and causal order from logical clocks in one phase (paper 003).
+
+State and rules carry the paper's names: LCV is the logical clock vector (Definition 6), PMQ the queue of pending messages
+(Definition 5), MRMT the timestamp most recently multicast (Definition 9). A batch has one timestamp, given when it enters the
+stream, and the order is (timestamp, site, index). Option `protocol` 1 acknowledges every operation (§4.3), 2 only when
+needed (§5); `sites = "dynamic"` uses f(site, ts) = (site + ts) mod N in every comparison (§3).
+
+Definition 6 applies the clock rule UR2 to acknowledgements too, the listings of both protocols only to operations. Here the listings hold: an
+acknowledgement only says what its sender's clock is. Safety rests on a site's stamps exceeding every clock value that it has
+announced, which both readings give; the bounds are the listings' own (an acknowledgement never has a larger timestamp
+than the operation that it answers or one that its sender knew, so it needs no answer).
+
+Stability (Definition 8) is one comparison: the smallest (timestamp, site) that any site may still use is the horizon, and what is
+below it is stable. For i < m.site: m.ts < LCV[i] + 1, that is m.ts ≤ LCV[i]; for i > m.site: m.ts ≤ LCV[i] + 1.
+
+The order is intrinsic: at the end of a view the rest is delivered sorted, except what depends on a cast that no member of this
+component holds; components cannot contradict each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+
+from isotone.model.errors import RemoteProtocolError
+from isotone.model.records import Cast, Direct
+from isotone.model.view import View
+from isotone.protocol.ordering.dependencies import Dependencies
+from isotone.protocol.ordering.orderer import Batch, Orderer, Outbox
+
+_MESSAGES = 0
+_ACK = 1
+
+
+class SinglePhase(Orderer):
+    """A cast's stamp is [timestamp, *dependencies]; an acknowledgement's is [timestamp]."""
+
+    name = "single_phase"
+    options = {"protocol": (2, 1), "sites": ("static", "dynamic")}  # noqa: RUF012
+
+    def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
+        super().__init__(outbox, view, rank, seed)
+        self.always = self.option("protocol") == 1
+        self.dynamic = self.option("sites") == "dynamic"
+        self.lcv = [0] * self.count
+        self.pmq: list[tuple[int, int, Cast]] = []
+        self.mrmt = 0
+        self.must = 0  # the smallest MRMT with which no acknowledgement is owed
+        self.owed = False  # Protocol 1: an operation came since the last acknowledgement
+        self.next_keys = [self._key(1, site) for site in range(self.count)]
+        self.dependencies = Dependencies(rank, self.count)
+
+    def _site(self, ts: int, site: int) -> int:
+        return (site + ts) % self.count if self.dynamic else site
+
+    def _key(self, ts: int, site: int) -> int:
+        """(ts, site) as one number that sorts the same way (Definition 3)."""
+        return ts * self.count + self._site(ts, site)
+
+    def _clock(self, site: int, ts: int) -> None:
+        self.lcv[site] = ts
+        self.next_keys[site] = self._key(ts + 1, site)
+
+    def submit(self, batch: Batch, now: int) -> None:
+        ts = self.lcv[self.rank] + 1  # UR1
+        self._clock(self.rank, ts)
+        cast = self.outbox.multicast(_MESSAGES, [ts, *self.dependencies.difference()], batch)
+        self.mrmt = ts
+        heappush(self.pmq, (self._key(ts, self.rank), self.rank, cast))
+        self._deliver_stable()
+
+    def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
+        rank = self.rank
+        for cast in casts:
+            stamp = cast.stamp
+            if not stamp or stamp[0] <= self.lcv[sender]:
+                raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {stamp[:1]} after {self.lcv[sender]}")
+            self.dependencies.check(stamp, 1)
+            ts = stamp[0]
+            self._clock(sender, ts)
+            if ts > self.lcv[rank]:
+                self._clock(rank, ts)  # UR2
+            key = self._key(ts, sender)
+            need = ts - 1 if key < self._key(ts, rank) else ts  # Definition 10
+            if need > self.must:
+                self.must = need
+            heappush(self.pmq, (key, sender, cast))
+        self.owed = True
+        self._deliver_stable()
+
+    def direct(self, sender: int, record: Direct, now: int) -> None:
+        if record.kind != _ACK or len(record.stamp) != 1 or record.stamp[0] < self.lcv[sender]:
+            raise RemoteProtocolError(f"malformed acknowledgement from rank {sender}")
+        self._clock(sender, record.stamp[0])
+        self._deliver_stable()
+
+    def turn(self, now: int) -> None:
+        """At most one acknowledgement per turn, with the final clock; a batch sent in this turn has said it already."""
+        if self.mrmt < self.must or (self.always and self.owed):
+            self.mrmt = self.lcv[self.rank]
+            self.outbox.direct(_ACK, [self.mrmt])
+            self.outbox.note("acks")
+        self.owed = False
+
+    def _deliver_stable(self) -> None:
+        pmq = self.pmq
+        if not pmq:
+            return
+        horizon = min(self.next_keys)
+        while pmq and pmq[0][0] < horizon:
+            _, sender, cast = heappop(pmq)
+            self._deliver(sender, cast)
+
+    def _deliver(self, sender: int, cast: Cast) -> None:
+        ts = cast.stamp[0]
+        self.dependencies.delivered[sender] = cast.seq
+        self.outbox.deliver(sender, cast, (0, ts, self._site(ts, sender)))
+
+    def conclude(self, present: frozenset[int], now: int) -> list[Cast]:
+        incomplete: set[int] = set()
+        for _, sender, cast in sorted(self.pmq):
+            if sender in incomplete or not self.dependencies.satisfied(cast.stamp, 1):
+                incomplete.add(sender)
+            else:
+                self._deliver(sender, cast)
+        self.pmq.clear()
+        return []

@@ -1,0 +1,48 @@
+"""A bench for one orderer without a network: a recording outbox, and sites that exchange records by hand."""
+
+from __future__ import annotations
+
+from isotone.model.ids import ViewId
+from isotone.model.records import Cast, Direct
+from isotone.model.view import Ordering, View
+from isotone.protocol.ordering.orderer import Batch, Evidence, Orderer
+from isotone.protocol.ordering.registry import find
+
+
+class Bench:
+    """An outbox that remembers."""
+
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        self.seq = 0
+        self.casts: list[Cast] = []
+        self.directs: list[tuple[int | None, Direct]] = []
+        self.delivered: list[tuple[int, Cast, tuple[int, ...] | None, Evidence | None]] = []
+
+    def multicast(self, kind: int, stamp: list[int], batch: Batch | None) -> Cast:
+        self.seq += 1
+        cast = Cast(self.seq, kind, stamp, self.seq, batch.payloads if batch else [])
+        self.casts.append(cast)
+        return cast
+
+    def direct(self, kind: int, stamp: list[int], to: int | None = None) -> None:
+        self.directs.append((to, Direct(kind, stamp)))
+
+    def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
+        self.delivered.append((sender, cast, position, evidence))
+
+    def note(self, what: str) -> None:
+        pass
+
+
+def make(order: str, rank: int, count: int, **options: int | str | bool) -> tuple[Orderer, Bench]:
+    """An orderer of the given rank in a view of `count` members."""
+    members = tuple(f"p{i}#1" for i in range(count))
+    bench = Bench(rank)
+    view = View(ViewId(1, members[0]), members, Ordering(order, options=options))
+    return find(order)(bench, view, rank, 0), bench
+
+
+def batch(*payloads: bytes) -> Batch:
+    """A batch of messages."""
+    return Batch(list(payloads), None, None, sum(map(len, payloads)))
