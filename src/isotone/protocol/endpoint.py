@@ -199,7 +199,7 @@ class Endpoint:
         if self._leave_wanted and not self.closed and not self.membership.rounds.leaving and self._may_leave():
             self.membership.leave()
             if epoch is None:
-                self.finish(None, None, now)
+                self.membership.end(None, now)
             else:
                 self.membership.heartbeat(now)
                 self.membership.turn(now)

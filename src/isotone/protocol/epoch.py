@@ -241,10 +241,15 @@ class Epoch:
             return True
         return self.unreported >= self._gossip_at or self._unreported_casts >= self._gossip_casts
 
-    def reported(self) -> None:
-        """The others have been told."""
+    def report(self) -> list[int]:
+        """How many casts of each member are held here, to be told to the others.
+
+        What a frozen view receives late does not count: the common set may have been fixed without it, and a cast that is
+        reported as held must be delivered here.
+        """
         self.unreported = 0
         self._unreported_casts = 0
+        return list(self.accepted if self.frozen else self.held)
 
     def packets(self, now: int) -> list[tuple[int, int, int, list[Sequenced]]]:
         """(rank, first, ack, records) of every link that has something to say."""

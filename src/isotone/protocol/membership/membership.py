@@ -39,6 +39,7 @@ class Membership:
         self._departed: set[ProcessId] = set()
         self._wanted: tuple[ProcessId, ...] | None = None
         self._wanted_at = 0
+        self._needed_at = 0
         self._act_at: int | None = None
         self._refused_at: int | None = None
         self._ended = False
@@ -122,16 +123,15 @@ class Membership:
     def heartbeat(self, now: int) -> None:
         """Tell the members and participants how far this process is."""
         epoch = self._host.epoch
-        if epoch is not None:
-            epoch.reported()
+        held = epoch.report() if epoch is not None else []
         rounds = self.rounds
         if not rounds.inside or self._over():
             return
-        suspects = [peer for peer in sorted(rounds.inside) if self.detector.is_hard(peer)]
+        inside = sorted(rounds.inside)
+        suspects = [peer for peer in inside if peer not in self._departed and self.detector.is_hard(peer)]
         view = epoch.view.id if epoch is not None else INITIAL_VIEW
-        held = list(epoch.held) if epoch is not None else []
         record = Heartbeat(view, rounds.promised, held, self._host.holding, rounds.leaving, suspects)
-        for peer in sorted(rounds.inside):
+        for peer in inside:
             self._host.send(peer, record)
 
     def _on_heartbeat(self, peer: ProcessId, record: Heartbeat, now: int) -> None:
@@ -205,18 +205,19 @@ class Membership:
             elif record.view is None:
                 self._host.send(peer, Refuse(f"the name {name_of(peer)!r} is in use in this group, by {member}", False))
             elif member == self.me:
-                self._end(f"the name {name_of(peer)!r} has been taken over by {peer}", now)
+                self.end(f"the name {name_of(peer)!r} has been taken over by {peer}", now)
 
     def _on_refuse(self, peer: ProcessId, record: Refuse, now: int) -> None:
         if record.final:
-            self._end(record.reason, now)
+            self.end(record.reason, now)
         elif self._host.epoch is None:
             if self._refused_at is None:
                 self._refused_at = now
             elif now - self._refused_at >= self._timing.name_conflict_ns:
-                self._end(record.reason, now)
+                self.end(record.reason, now)
 
-    def _end(self, error: str, now: int) -> None:
+    def end(self, error: str | None, now: int) -> None:
+        """Stop without a last view: refused, or leaving before there was one."""
         self.rounds.change = None
         self._ended = True
         self._host.finish(None, error, now)
@@ -228,11 +229,12 @@ class Membership:
         members: tuple[ProcessId, ...] = epoch.view.members if epoch is not None else ()
         candidates: set[ProcessId] = {self.me}
         suspects: dict[ProcessId, frozenset[ProcessId]] = {}
-        for peer in sorted(set(members) | set(self.directory.said)):
+        known = members if self.rounds.leaving else sorted(set(members) | set(self.directory.said))
+        for peer in known:  # who leaves does not look for others any more
             said = self.directory.said.get(peer)
             if peer == self.me or self.rounds.excused(peer, now):
                 continue
-            if peer in members:
+            if peer in members and peer not in self._departed:
                 if self.detector.is_hard(peer) or (said is not None and not said.hears_me):
                     continue
             elif said is None or said.leaving or not said.hears_me or not self.directory.hears(peer, now):
@@ -275,7 +277,7 @@ class Membership:
             self._act_at = None
             if self.rounds.still_good(now):
                 return
-            self.rounds.abandon()
+            self.rounds.abandon(now)
         estimate = self._estimate(now)
         if not self._needed(estimate, now):
             self._wanted = None
@@ -283,10 +285,16 @@ class Membership:
             self._act_at = self._started + self._config.found_after_ns if waiting else None
             return
         wanted = tuple(estimate)
+        if self._wanted is None:
+            self._needed_at = now
         if wanted != self._wanted:
             self._wanted = wanted
             self._wanted_at = now
-        self._act_at = self._wanted_at + self._delay(estimate)
+        self._act_at = max(
+            self._needed_at + self._patience(estimate),
+            min(self._wanted_at + self._delay(estimate), self._needed_at + 4 * self._timing.change_ns),
+            self.rounds.proposed_at + self._timing.settle_ns,
+        )
         if now >= self._act_at:
             self.rounds.propose(wanted, now)
 
@@ -298,22 +306,24 @@ class Membership:
         self._wanted = None
         self._tick_at = now
 
-    def _delay(self, estimate: list[ProcessId]) -> int:
-        """How long this process waits before it proposes: for more news, and for those whose turn is before."""
-        timing = self._timing
-        epoch = self._host.epoch
-        leaving = {peer for peer in estimate if peer in self.directory.said and self.directory.said[peer].leaving}
-        if self.rounds.leaving:
-            leaving.add(self.me)
-        if (epoch is not None and epoch.frozen) or leaving or len(estimate) == 1:
-            delay = 0
-        elif self._half_heard(estimate):
-            delay = timing.change_ns
-        else:
-            delay = timing.settle_ns
+    def _leaving(self, estimate: list[ProcessId]) -> set[ProcessId]:
+        said = self.directory.said
+        leaving = {peer for peer in estimate if peer in said and said[peer].leaving}
+        return leaving | {self.me} if self.rounds.leaving else leaving
+
+    def _patience(self, estimate: list[ProcessId]) -> int:
+        """How long this process waits for those whose turn to propose is before its own."""
+        leaving = self._leaving(estimate)
         order = [peer for peer in estimate if peer not in leaving] or estimate
         place = order.index(self.me) if self.me in order else len(order)
-        return delay + (timing.change_ns + place * (timing.change_ns // 2) if place else 0)
+        return self._timing.change_ns + place * (self._timing.change_ns // 2) if place else 0
+
+    def _delay(self, estimate: list[ProcessId]) -> int:
+        """How long an estimate has to last before it is proposed."""
+        epoch = self._host.epoch
+        if (epoch is not None and epoch.frozen) or len(estimate) == 1 or self._leaving(estimate):
+            return 0
+        return self._timing.change_ns if self._half_heard(estimate) else self._timing.settle_ns
 
     def _half_heard(self, estimate: list[ProcessId]) -> bool:
         """Whether a foreign view would be torn apart because some of its members were not heard yet."""

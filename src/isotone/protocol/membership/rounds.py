@@ -56,6 +56,7 @@ class Rounds:
         self.farewell: Farewell | None = None
         self.leaving = False
         self.left = False
+        self.proposed_at = -config.timing.settle_ns
         self.news = False  # something happened that the estimate has to hear of
         self.inside: frozenset[ProcessId] = frozenset()
         self._report: list[int] = []
@@ -91,10 +92,11 @@ class Rounds:
             times.append(self.change.resend_at)
         return min(times, default=None)
 
-    def abandon(self) -> None:
+    def abandon(self, now: int) -> None:
         """Give the current round up; the view stays frozen until another round."""
         if self.change is not None:
             self.change = None
+            self._watch(now)
             self._host.count("changes_superseded")
 
     def still_good(self, now: int) -> bool:
@@ -146,6 +148,7 @@ class Rounds:
 
     def propose(self, participants: tuple[ProcessId, ...], now: int) -> None:
         """Begin a round of one's own."""
+        self.proposed_at = now
         self.top_epoch = max(self.top_epoch, self.promised.epoch) + 1
         round_ = ViewId(self.top_epoch, self.me)
         change = Change(round_, participants, True, now, now + self._timing.resend_ns)
@@ -271,7 +274,7 @@ class Rounds:
         self.saw(record.promised)
         change = self.change
         if change is not None and change.mine and record.round == change.round and record.promised > change.round:
-            self.abandon()
+            self.abandon(now)
             self.news = True
 
     # Rounds: the participants
