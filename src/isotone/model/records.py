@@ -54,12 +54,16 @@ class Heartbeat(msgspec.Struct, array_like=True, tag=4):
 
 
 class Probe(msgspec.Struct, array_like=True, tag=5):
-    """To known processes outside the view: who and where the sender is, and whether it hears the receiver."""
+    """To known processes outside the view: who and where the sender is, and whether it hears the receiver.
+
+    `contacts` are the members of its view and others that it heard of late, with their `addresses`.
+    """
 
     address: str
     view: ViewId | None
     promised: ViewId
     members: list[ProcessId]
+    contacts: list[ProcessId]
     addresses: list[str]
     hears_you: bool
     founder: bool

@@ -186,16 +186,19 @@ class Endpoint:
         return Effects(packets, upcalls, drop)
 
     def _finish_turn(self, now: int) -> None:
-        self.membership.turn(now)
+        membership = self.membership
+        if membership.dirty or membership.rounds.news or membership.rounds.change is not None:
+            membership.turn(now)
         epoch = self.epoch
+        pending = self.pending
         if epoch is not None and not self.closed:
-            if epoch.stability.changed and self.pending:
+            if epoch.stability.changed and pending:
                 epoch.settle(now)
-            while self.pending and epoch.window_open():
-                epoch.submit(self.pending.take(), now)
+            while pending and epoch.window_open():
+                epoch.submit(pending.take(), now)
             epoch.settle(now)
             if epoch.wants_report():
-                self.membership.heartbeat(now)
+                membership.heartbeat(now)
         if self._leave_wanted and not self.closed and not self.membership.rounds.leaving and self._may_leave():
             self.membership.leave()
             if epoch is None:

@@ -18,7 +18,7 @@ from isotone.model.ids import ProcessId
 from isotone.model.records import Cast, Cohort, Direct, Packet, Relay, Sequenced
 from isotone.model.settings import EndpointConfig
 from isotone.model.view import Level, View
-from isotone.protocol.link.peer_link import PeerLink
+from isotone.protocol.link.peer_link import ACK_EVERY, PeerLink
 from isotone.protocol.membership.gate import Gate
 from isotone.protocol.membership.stability import Stability
 from isotone.protocol.ordering.orderer import Batch, Evidence
@@ -26,6 +26,7 @@ from isotone.protocol.ordering.registry import find
 from isotone.protocol.recorder import Recorder
 
 Counters = dict[str, int]
+NEVER = 1 << 62
 
 
 class Epoch:
@@ -61,12 +62,15 @@ class Epoch:
         ]
         self.peers = [(rank, link) for rank, link in enumerate(self.links) if link is not None]
         self.dirty: set[int] = set()  # ranks that have something to be sent
+        self.alarm = NEVER  # no link has a deadline before
+        self._others = frozenset(rank for rank, _ in self.peers)
         self.unreported = 0
         self.unstable_bytes = 0
         self.window_closed_by: set[int] = set()  # ranks whose applications lag
         self.frozen = False
         self.accepted: list[int] = []
         self.gate = Gate(view, self._emit)
+        self._eager = self.gate.need > 1 or count == 1
         self.orderer = find(view.ordering.order)(self, view, self.rank, config.seed)
         self._gossip_at = config.limits.window_bytes // 4
         self._gossip_casts = max(1, config.limits.window_casts // 4)
@@ -88,11 +92,12 @@ class Epoch:
             self.next_number += len(batch.payloads)
             self.unstable_bytes += batch.size
         self.held[rank] = seq
-        self.stability.changed = True
+        if self._eager:
+            self.stability.changed = True
         self.buffers[rank].append(cast)
         for _, link in self.peers:
             link.fresh.append(cast)
-        self.dirty.update(self.rank_of.values())
+        self.dirty |= self._others
         return cast
 
     def direct(self, kind: int, stamp: list[int], to: int | None = None) -> None:
@@ -146,8 +151,10 @@ class Epoch:
         if rank is None or link is None:
             raise RemoteProtocolError(f"{peer} sends in view {self.view.id}, of which it is no member")
         records = link.receive(packet, now)
-        if link.owed or link.fresh:
+        if link.fresh or link.owed >= ACK_EVERY:
             self.dirty.add(rank)
+        if link.ack_at is not None and link.ack_at < self.alarm:
+            self.alarm = link.ack_at
         if not records:
             return
         if len(records) == 1 and type(records[0]) is Cast and not self.frozen:
@@ -183,7 +190,8 @@ class Epoch:
         if cast.seq != self.held[sender] + 1:
             raise RemoteProtocolError(f"cast {cast.seq} of {self.view.members[sender]} follows {self.held[sender]}")
         self.held[sender] = cast.seq
-        self.stability.changed = True
+        if self._eager:
+            self.stability.changed = True
         self.buffers[sender].append(cast)
         self._unreported_casts += 1
         if cast.payloads:
@@ -270,29 +278,37 @@ class Epoch:
             if link.pending() or (link.ack_at is not None and now >= link.ack_at):
                 first, records = link.take(now)
                 result.append((rank, first, link.received, records))
+            if link.resend_at is not None and link.resend_at < self.alarm:
+                self.alarm = link.resend_at
         self.dirty.clear()
         return result
 
     def wake(self, now: int) -> None:
         """A deadline of a link or of the orderer may have come."""
         self.now = now
-        for rank, link in self.peers:
-            deadline = link.deadline()
-            if deadline is not None and deadline <= now:
-                self.dirty.add(rank)
+        if now >= self.alarm:
+            self.alarm = NEVER
+            for rank, link in self.peers:
+                deadline = link.deadline()
+                if deadline is None:
+                    continue
+                if deadline <= now:
+                    self.dirty.add(rank)
+                elif deadline < self.alarm:
+                    self.alarm = deadline
         if not self.frozen:
             deadline = self.orderer.deadline()
             if deadline is not None and deadline <= now:
                 self.orderer.wake(now)
 
     def deadline(self) -> int | None:
-        """The earliest wish of the links and the orderer."""
-        earliest = None if self.frozen else self.orderer.deadline()
-        for _, link in self.peers:
-            deadline = link.deadline()
-            if deadline is not None and (earliest is None or deadline < earliest):
-                earliest = deadline
-        return earliest
+        """When a link or the orderer may want to act; early at times, never late."""
+        alarm = self.alarm
+        if not self.frozen:
+            deadline = self.orderer.deadline()
+            if deadline is not None and deadline < alarm:
+                return deadline
+        return alarm if alarm != NEVER else None
 
     # The end of the view
 

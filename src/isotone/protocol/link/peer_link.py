@@ -18,7 +18,7 @@ from isotone.model.records import Packet, Sequenced
 from isotone.model.settings import Timing
 
 _BURST = 64
-_ACK_EVERY = 32
+ACK_EVERY = 32
 
 
 class PeerLink:
@@ -26,7 +26,7 @@ class PeerLink:
 
     __slots__ = (
         "_timing", "ack_at", "acked", "attempts", "connected_again", "fresh", "owed", "received", "resend_at", "retransmitted", "rtt_mean",
-        "rtt_spread", "stash", "stashed", "timed_at", "timed_seq", "unacked", "window",
+        "rtt_spread", "_patience", "stash", "stashed", "timed_at", "timed_seq", "unacked", "window",
     )  # fmt: skip
 
     def __init__(self, timing: Timing, window: int) -> None:
@@ -44,6 +44,7 @@ class PeerLink:
         self.timed_at = 0
         self.rtt_mean = 0
         self.rtt_spread = 0
+        self._patience = self._timeout()
         # receiving
         self.received = 0
         self.owed = 0
@@ -53,7 +54,7 @@ class PeerLink:
 
     def pending(self) -> bool:
         """Whether a packet should go out now: new records that the window admits, or many acknowledgements owed."""
-        return bool(self.fresh and len(self.unacked) < self.window) or self.owed >= _ACK_EVERY
+        return bool(self.fresh and len(self.unacked) < self.window) or self.owed >= ACK_EVERY
 
     def take(self, now: int) -> tuple[int, list[Sequenced]]:
         """New records to send, with the number of the first; they now count as under way, and the acknowledgement as sent."""
@@ -77,7 +78,7 @@ class PeerLink:
             self.timed_seq = first + len(fresh) - 1
             self.timed_at = now
         if self.resend_at is None:
-            self.resend_at = now + self._timeout()
+            self.resend_at = now + self._patience
         return first, fresh
 
     def retransmit(self, now: int) -> tuple[int, list[Sequenced]] | None:
@@ -91,10 +92,11 @@ class PeerLink:
             self.resend_at = None
             return None
         self.attempts += 1
+        self._patience = self._timeout()
         self.timed_seq = 0
         again = list(islice(self.unacked, _BURST))
         self.retransmitted += len(again)
-        self.resend_at = now + self._timeout()
+        self.resend_at = now + self._patience
         self.owed = 0
         self.ack_at = None
         return self.acked + 1, again
@@ -118,7 +120,7 @@ class PeerLink:
             self._keep(packet.first, records)
             return []
         if skip:
-            self.owed = _ACK_EVERY  # the peer repeats itself: tell it at once how far we are
+            self.owed = ACK_EVERY  # the peer repeats itself: tell it at once how far we are
             records = records[skip:]
             if not records:
                 return records
@@ -126,7 +128,7 @@ class PeerLink:
         return self._unstash(records) if self.stash else records
 
     def _keep(self, first: int, records: list[Sequenced]) -> None:
-        self.owed = _ACK_EVERY
+        self.owed = ACK_EVERY
         known = self.stash.get(first)
         if known is not None and len(known) >= len(records):
             return
@@ -160,12 +162,16 @@ class PeerLink:
         else:
             for _ in range(count):
                 unacked.popleft()
-        self.attempts = 0
         if self.timed_seq and ack >= self.timed_seq:
             self._sample(now - self.timed_at)
             self.timed_seq = 0
+            self.attempts = 0
+            self._patience = self._timeout()
+        elif self.attempts:
+            self.attempts = 0
+            self._patience = self._timeout()
         if unacked:
-            self.resend_at = now + self._timeout()
+            self.resend_at = now + self._patience
 
     def _sample(self, rtt: int) -> None:
         if not self.rtt_mean:

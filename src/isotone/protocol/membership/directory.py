@@ -6,9 +6,13 @@ separated meet again. The directory is bounded; an earlier incarnation of a know
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from isotone.model.ids import INITIAL_VIEW, ProcessId, ViewId, incarnation_of, name_of
 from isotone.model.records import Heartbeat, Probe
 from isotone.model.settings import Limits, Timing
+
+_GOSSIP = 32
 
 
 class Said:
@@ -84,8 +88,8 @@ class Directory:
         said.leaving = record.leaving
         said.founder = record.founder
         self.learn(process, record.address, now)
-        for member, address in zip(record.members, record.addresses, strict=False):
-            self.learn(member, address, now)
+        for contact, address in zip(record.contacts, record.addresses, strict=False):
+            self.learn(contact, address, now)
         return said
 
     def _fresh(self, process: ProcessId, now: int) -> Said:
@@ -102,6 +106,11 @@ class Directory:
         """Whether `process` said anything of late."""
         said = self.said.get(process)
         return said is not None and now - said.time <= max(self._timing.soft_ns, 3 * self._timing.probe_ns)
+
+    def contacts(self, members: Sequence[ProcessId], now: int) -> list[ProcessId]:
+        """Whom to tell others of: the members of the view, and some that were heard of late."""
+        heard = [peer for peer in self.said if peer in self.addresses and peer not in members and self.hears(peer, now)]
+        return [*members, *heard[:_GOSSIP]]
 
     def probe_soon(self, process: ProcessId, now: int) -> None:
         """Answer `process` at once, unless it was probed just now."""

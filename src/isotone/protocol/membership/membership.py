@@ -105,15 +105,16 @@ class Membership:
 
     def deadline(self) -> int | None:
         """When `wake` is wanted."""
-        deadline = self.rounds.deadline()
+        rounds = self.rounds
+        deadline = None if rounds.change is None and rounds.farewell is None else rounds.deadline()
         if self._over():
             return deadline
-        times = [self._tick_at, self._probe_tick_at]
-        if deadline is not None:
-            times.append(deadline)
-        if self._act_at is not None:
-            times.append(self._act_at)
-        return min(times)
+        earliest = self._tick_at if self._tick_at < self._probe_tick_at else self._probe_tick_at
+        if deadline is not None and deadline < earliest:
+            earliest = deadline
+        if self._act_at is not None and self._act_at < earliest:
+            earliest = self._act_at
+        return earliest
 
     def _over(self) -> bool:
         return self._ended or self.rounds.left
@@ -170,16 +171,17 @@ class Membership:
         epoch = self._host.epoch
         members: list[ProcessId] = list(epoch.view.members) if epoch is not None else []
         own = self._config.address
-        addresses = [own if member == self.me else self.directory.addresses.get(member, "") for member in members]
+        contacts = self.directory.contacts(members, now)
+        addresses = [own if contact == self.me else self.directory.addresses.get(contact, "") for contact in contacts]
         hears = self.directory.hears(peer, now)
         view = epoch.view.id if epoch is not None else None
         rounds = self.rounds
-        self._host.send(
-            peer, Probe(own, view, rounds.promised, members, addresses, hears, self._config.founder, rounds.leaving)
-        )
+        founder = self._config.founder
+        record = Probe(own, view, rounds.promised, members, contacts, addresses, hears, founder, rounds.leaving)
+        self._host.send(peer, record)
 
     def _on_probe(self, peer: ProcessId, record: Probe, now: int) -> None:
-        if not all(is_process_id(member) for member in record.members):
+        if not all(is_process_id(process) for process in (*record.members, *record.contacts)):
             raise RemoteProtocolError(f"{peer} names members that are no process ids")
         news = not self.directory.hears(peer, now) or not record.hears_you
         said = self.directory.probe(peer, record, now)

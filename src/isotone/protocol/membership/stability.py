@@ -1,7 +1,8 @@
 """Who holds what in one view: counts of casts per sender, at every member.
 
 One mechanism serves the freeing of buffers, the delivery levels and the senders' windows. All entries only grow, so reports may be
-lost, repeated or reordered.
+lost, repeated or reordered. `changed` asks for a new frontier; what arrives here sets it only where somebody waits for it,
+otherwise the next report does.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Stability:
         row = self.matrix[member]
         if row != held:
             self.matrix[member] = [a if a > b else b for a, b in zip(row, held, strict=True)]
-            self.changed = True
+        self.changed = True  # also without news of `member`: this process may have held the others up
 
     def frontier(self, k: int) -> list[int]:
         """Per sender, how many of its casts at least k members hold."""

@@ -59,7 +59,7 @@ class SinglePhase(Orderer):
 
     def _clock(self, site: int, ts: int) -> None:
         self.lcv[site] = ts
-        self.next_keys[site] = self._key(ts + 1, site)
+        self.next_keys[site] = self._key(ts + 1, site) if self.dynamic else (ts + 1) * self.count + site
 
     def submit(self, batch: Batch, now: int) -> None:
         ts = self.lcv[self.rank] + 1  # UR1
@@ -70,18 +70,24 @@ class SinglePhase(Orderer):
         self._deliver_stable()
 
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
-        rank = self.rank
+        rank, lcv = self.rank, self.lcv
         for cast in casts:
             stamp = cast.stamp
-            if not stamp or stamp[0] <= self.lcv[sender]:
-                raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {stamp[:1]} after {self.lcv[sender]}")
-            self.dependencies.check(stamp, 1)
+            if not stamp or stamp[0] <= lcv[sender]:
+                raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {stamp[:1]} after {lcv[sender]}")
+            if len(stamp) > 1:
+                self.dependencies.check(stamp, 1)
             ts = stamp[0]
             self._clock(sender, ts)
-            if ts > self.lcv[rank]:
+            if ts > lcv[rank]:
                 self._clock(rank, ts)  # UR2
-            key = self._key(ts, sender)
-            need = ts - 1 if key < self._key(ts, rank) else ts  # Definition 10
+            if self.dynamic:
+                key = self._key(ts, sender)
+                before = key < self._key(ts, rank)
+            else:
+                key = ts * self.count + sender
+                before = sender < rank
+            need = ts - 1 if before else ts  # Definition 10
             if need > self.must:
                 self.must = need
             heappush(self.pmq, (key, sender, cast))

@@ -1,0 +1,226 @@
+"""What a decoder cannot see: signs, sizes, the form of process ids, columns of equal length.
+
+One function per record type, found by type; a packet with one large cast costs a handful of comparisons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+from isotone.model.errors import RemoteProtocolError
+from isotone.model.ids import ProcessId, ViewId, is_process_id
+from isotone.model.records import (
+    Cast,
+    Cohort,
+    Direct,
+    Heartbeat,
+    Install,
+    Installed,
+    Packet,
+    Plan,
+    Probe,
+    Propose,
+    Ready,
+    Refuse,
+    Reject,
+    Relay,
+    State,
+)
+from isotone.model.view import Ordering, View
+
+_TOP = 1 << 62
+_TEXT = 1024
+_PROCESS = 90  # a name of 64 characters, '#', and an incarnation that fits into 64 bits
+
+
+@lru_cache(maxsize=4096)
+def well_formed(text: str) -> bool:
+    """Whether `text` can be the id of a process."""
+    return len(text) <= _PROCESS and is_process_id(text)
+
+
+def _fail(text: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"malformed packet: {text}")
+
+
+def _counter(value: int, what: str) -> None:
+    if not 0 <= value < _TOP:
+        raise _fail(f"{what} is {value}")
+
+
+def _counters(values: Iterable[int], what: str) -> None:
+    for value in values:
+        if not 0 <= value < _TOP:
+            raise _fail(f"{what} holds {value}")
+
+
+def _stamp(values: list[int]) -> None:
+    for value in values:
+        if not -_TOP < value < _TOP:
+            raise _fail(f"stamp holds {value}")
+
+
+def _process(text: ProcessId) -> None:
+    if not well_formed(text):
+        raise _fail(f"{text[:80]!r} is not a process id")
+
+
+def _processes(texts: Iterable[ProcessId]) -> None:
+    for text in texts:
+        if not well_formed(text):
+            raise _fail(f"{text[:80]!r} is not a process id")
+
+
+def _view_id(view: ViewId | None) -> None:
+    if view is not None:
+        _counter(view[0], "epoch")
+        if view[1]:
+            _process(view[1])
+
+
+def _text(text: str, what: str) -> None:
+    if len(text) > _TEXT:
+        raise _fail(f"{what} of {len(text)} characters")
+
+
+def _places(members: list[ProcessId] | tuple[ProcessId, ...], addresses: list[str]) -> None:
+    _processes(members)
+    if len(addresses) != len(members):
+        raise _fail(f"{len(addresses)} addresses for {len(members)} processes")
+    for address in addresses:
+        _text(address, "address")
+
+
+def _ordering(ordering: Ordering) -> None:
+    _text(ordering.order, "order")
+    _counter(ordering.k, "k")
+    for key, value in ordering.options.items():
+        _text(key, "option")
+        if isinstance(value, str):
+            _text(value, "option")
+        elif not -_TOP < value < _TOP:
+            raise _fail(f"option is {value}")
+
+
+def _view(view: View) -> None:
+    _view_id(view.id)
+    _processes(view.members)
+    if list(view.members) != sorted(set(view.members)):  # none at all: everybody leaves
+        raise _fail("members of a view must be sorted and different")
+    _ordering(view.ordering)
+
+
+def _cast(cast: Cast) -> None:
+    if not (0 < cast.seq < _TOP and 0 <= cast.kind < _TOP and 0 <= cast.number < _TOP):
+        raise _fail(f"cast {cast.seq} of kind {cast.kind} with number {cast.number}")
+    _stamp(cast.stamp)
+    count = len(cast.payloads)
+    if cast.types is not None and len(cast.types) != count:
+        raise _fail(f"{len(cast.types)} types for {count} payloads")
+    if cast.items is not None and len(cast.items) != count:
+        raise _fail(f"{len(cast.items)} item lists for {count} payloads")
+
+
+def _direct(direct: Direct) -> None:
+    _counter(direct.kind, "kind")
+    _stamp(direct.stamp)
+
+
+def _relay(relay: Relay) -> None:
+    _counter(relay.sender, "rank")
+    _cast(relay.cast)
+
+
+def _heartbeat(record: Heartbeat) -> None:
+    _view_id(record.view)
+    _view_id(record.promised)
+    _counters(record.held, "held")
+    _processes(record.suspects)
+
+
+def _probe(record: Probe) -> None:
+    _text(record.address, "address")
+    _view_id(record.view)
+    _view_id(record.promised)
+    _processes(record.members)
+    _places(record.contacts, record.addresses)
+
+
+def _propose(record: Propose) -> None:
+    _view_id(record.round)
+    _places(record.participants, record.addresses)
+
+
+def _reject(record: Reject) -> None:
+    _view_id(record.round)
+    _view_id(record.promised)
+
+
+def _state(record: State) -> None:
+    _view_id(record.round)
+    _view_id(record.view)
+    _processes(record.members)
+    _counters(record.held, "held")
+    _stamp(record.report)
+    _ordering(record.ordering)
+
+
+def _cohort(cohort: Cohort) -> None:
+    _view_id(cohort.view)
+    _processes(cohort.members)
+    _processes(cohort.present)
+    _processes(cohort.holders)
+    _counters(cohort.target, "target")
+    for held in cohort.held:
+        _counters(held, "held")
+
+
+def _plan(record: Plan) -> None:
+    _view_id(record.round)
+    for cohort in record.cohorts:
+        _cohort(cohort)
+
+
+def _round(record: Ready | Installed) -> None:
+    _view_id(record.round)
+
+
+def _install(record: Install) -> None:
+    _view_id(record.round)
+    _view(record.view)
+    _places(record.view.members, record.addresses)
+
+
+def _refuse(record: Refuse) -> None:
+    _text(record.reason, "reason")
+
+
+_CHECKS: dict[type, Callable[[Any], None]] = {
+    Cast: _cast,
+    Direct: _direct,
+    Relay: _relay,
+    Heartbeat: _heartbeat,
+    Probe: _probe,
+    Propose: _propose,
+    Reject: _reject,
+    State: _state,
+    Plan: _plan,
+    Ready: _round,
+    Install: _install,
+    Installed: _round,
+    Refuse: _refuse,
+}
+
+
+def check_packet(packet: Packet) -> None:
+    """Raise `RemoteProtocolError` for what no endpoint sends."""
+    if not (0 <= packet.epoch < _TOP and 0 <= packet.first < _TOP and 0 <= packet.ack < _TOP):
+        raise _fail(f"epoch {packet.epoch}, first {packet.first}, ack {packet.ack}")
+    if packet.proposer:
+        _process(packet.proposer)
+    for record in packet.records:
+        _CHECKS[type(record)](record)
+    for loose in packet.loose:
+        _CHECKS[type(loose)](loose)

@@ -1,0 +1,94 @@
+"""The handshake: both sides send `Hello` first on every connection; who refuses the other says `Bye` and hangs up.
+
+What every version of the wire format keeps: the first frame is a msgpack array that begins with the text `isotone` and
+the version, so that processes of different versions can tell each other so.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from isotone.codec.check import well_formed
+from isotone.codec.packets import decoding
+from isotone.model.errors import RemoteProtocolError
+from isotone.model.ids import ProcessId
+
+WIRE_VERSION = 1
+HELLO_BYTES = 4096
+"""The limit of a frame before the handshake is complete."""
+
+_BYE_FIRST_BYTE = 0x92
+_REASON_CHARACTERS = 400
+
+
+class Refused(RemoteProtocolError):
+    """One of the two sides cannot have the other: it speaks another version, or belongs to another group."""
+
+
+class Hello(msgspec.Struct, array_like=True, tag="isotone", frozen=True):
+    """Who is at this end of the connection, where it listens, and what it takes."""
+
+    version: int
+    group: str
+    process: ProcessId
+    address: str
+    payload_bytes: int
+    frame_bytes: int
+
+
+class Bye(msgspec.Struct, array_like=True, tag="bye", frozen=True):
+    """The last frame of a connection that its sender closes for a reason."""
+
+    reason: str
+
+
+class _Head(msgspec.Struct, array_like=True, tag="isotone"):
+    """What all versions of `Hello` have in common."""
+
+    version: int
+
+
+_encoder = msgspec.msgpack.Encoder()
+_head = msgspec.msgpack.Decoder(_Head | Bye)
+_hello = msgspec.msgpack.Decoder(Hello)
+_bye = msgspec.msgpack.Decoder(Bye)
+
+
+def encode_hello(hello: Hello) -> bytes:
+    """The body of the first frame."""
+    return _encoder.encode(hello)
+
+
+def encode_bye(reason: str) -> bytes:
+    """The body of the last frame; a reason is one line."""
+    return _encoder.encode(Bye(" ".join(reason.split())[:_REASON_CHARACTERS]))
+
+
+def is_bye(body: memoryview | bytes) -> bool:
+    """Whether the body of a frame after the handshake is a `Bye` and not a packet, by its first byte."""
+    return body[0] == _BYE_FIRST_BYTE
+
+
+def decode_bye(body: memoryview | bytes) -> Bye:
+    """The reason for the end of the connection."""
+    with decoding("farewell"):
+        bye = _bye.decode(body)
+    return Bye(" ".join(bye.reason.split())[:_REASON_CHARACTERS])
+
+
+def decode_hello(body: memoryview | bytes) -> Hello | Bye:
+    """The first frame of a peer. Another wire version is an error that says so."""
+    with decoding("handshake"):
+        head = _head.decode(body)
+        if isinstance(head, Bye):
+            return decode_bye(body)
+        if head.version != WIRE_VERSION:
+            raise Refused(f"wire version {head.version}, this process speaks version {WIRE_VERSION}")
+        hello = _hello.decode(body)
+    if not well_formed(hello.process):
+        raise RemoteProtocolError(f"handshake: {hello.process[:80]!r} is not a process id")
+    if hello.payload_bytes < 1 or hello.frame_bytes < HELLO_BYTES:
+        raise RemoteProtocolError("handshake: impossible limits")
+    if not 0 < len(hello.group) <= 255 or not 0 < len(hello.address) <= 255:
+        raise RemoteProtocolError("handshake: group and address must have 1 to 255 characters")
+    return hello

@@ -1,0 +1,111 @@
+"""Packets and their parts, as Hypothesis makes them."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from isotone.model import records as r
+from isotone.model.ids import ViewId
+from isotone.model.view import Ordering, View
+
+names = st.text("abcXYZ019_.-", min_size=1, max_size=8)
+processes = st.builds(lambda name, n: f"{name}#{n}", names, st.integers(1, 10**13))
+counters = st.integers(0, 2**62 - 1)
+stamps = st.lists(st.integers(-(2**40), 2**62 - 1), max_size=5)
+view_ids = st.builds(ViewId, counters, st.one_of(st.just(""), processes))
+texts = st.text(max_size=20)
+ranks = st.lists(counters, max_size=5)
+payloads = st.lists(st.binary(max_size=300), max_size=6)
+
+
+@st.composite
+def casts(draw: st.DrawFn) -> r.Cast:
+    messages = draw(payloads)
+    n = len(messages)
+    types = draw(st.none() | st.lists(st.none() | texts, min_size=n, max_size=n))
+    items = draw(st.none() | st.lists(st.none() | st.lists(texts, max_size=3), min_size=n, max_size=n))
+    seq = draw(st.integers(1, 2**62 - 1))
+    return r.Cast(seq, draw(st.integers(0, 40)), draw(stamps), draw(counters), messages, types, items)
+
+
+@st.composite
+def places(draw: st.DrawFn) -> tuple[list[str], list[str]]:
+    who = draw(st.lists(processes, max_size=4))
+    return who, draw(st.lists(texts, min_size=len(who), max_size=len(who)))
+
+
+orderings = st.builds(
+    Ordering,
+    texts,
+    st.sampled_from(["agreed", "k", "safe"]),
+    st.integers(1, 9),
+    st.dictionaries(texts, st.one_of(st.booleans(), st.integers(-9, 2**40), texts), max_size=3),
+)
+members = st.lists(processes, min_size=1, max_size=5, unique=True).map(lambda who: tuple(sorted(who)))
+views = st.builds(View, view_ids, members, orderings)
+sequenced = st.one_of(
+    casts(),
+    st.builds(r.Direct, st.integers(0, 40), stamps),
+    st.builds(r.Relay, st.integers(0, 99), casts()),
+)
+cohorts = st.builds(
+    r.Cohort,
+    view_ids,
+    st.lists(processes, max_size=3),
+    st.lists(processes, max_size=3),
+    ranks,
+    st.lists(processes, max_size=3),
+    st.lists(ranks, max_size=3),
+)
+
+
+@st.composite
+def probes(draw: st.DrawFn) -> r.Probe:
+    who, where = draw(places())
+    flags = [draw(st.booleans()) for _ in range(3)]
+    return r.Probe(draw(texts), draw(st.none() | view_ids), draw(view_ids), who, who, where, *flags)
+
+
+@st.composite
+def installs(draw: st.DrawFn) -> r.Install:
+    view = draw(views)
+    n = len(view.members)
+    return r.Install(draw(view_ids), view, draw(st.lists(texts, min_size=n, max_size=n)))
+
+
+@st.composite
+def heartbeats(draw: st.DrawFn) -> r.Heartbeat:
+    suspects = draw(st.lists(processes, max_size=3))
+    return r.Heartbeat(draw(view_ids), draw(view_ids), draw(ranks), draw(st.booleans()), draw(st.booleans()), suspects)
+
+
+loose = st.one_of(
+    heartbeats(),
+    probes(),
+    st.builds(lambda round_, at: r.Propose(round_, *at), view_ids, places()),
+    st.builds(r.Reject, view_ids, view_ids),
+    st.builds(
+        r.State,
+        view_ids,
+        st.none() | view_ids,
+        st.lists(processes, max_size=3),
+        ranks,
+        stamps,
+        st.booleans(),
+        orderings,
+    ),
+    st.builds(r.Plan, view_ids, st.lists(cohorts, max_size=2)),
+    st.builds(r.Ready, view_ids),
+    installs(),
+    st.builds(r.Installed, view_ids),
+    st.builds(r.Refuse, texts, st.booleans()),
+)
+packets = st.builds(
+    r.Packet,
+    counters,
+    st.one_of(st.just(""), processes),
+    st.integers(0, 2**60),
+    counters,
+    st.lists(sequenced, max_size=4),
+    st.lists(loose, max_size=4),
+)

@@ -1,0 +1,139 @@
+"""Every packet round-trips, by both encoders; no bytes make the decoder raise anything but `RemoteProtocolError`."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isotone.codec import FrameDecoder, PacketEncoder, decode_packet, encode_packet
+from isotone.codec.packets import CUT_BYTES, JOIN_BELOW_BYTES
+from isotone.model.errors import InvariantViolation, RemoteProtocolError
+from isotone.model.ids import ViewId
+from isotone.model.records import Cast, Direct, Heartbeat, Packet, Probe, Ready, Relay
+from tests.codec.strategies import packets
+
+
+def bodies(frames: list[list[bytes]]) -> list[bytes]:
+    decoder = FrameDecoder()
+    return [bytes(body) for frame in frames for body in decoder.feed(b"".join(frame))]
+
+
+def decode_or_refuse(body: bytes) -> None:
+    """Nothing but a packet or a one-line error of that kind may come of it."""
+    refusal = ""
+    try:
+        assert isinstance(decode_packet(body), Packet)
+    except RemoteProtocolError as error:
+        refusal = str(error)
+    assert "\n" not in refusal
+
+
+@given(packets)
+def test_a_packet_comes_out_as_it_went_in(packet: Packet) -> None:
+    body = encode_packet(packet)
+    assert decode_packet(body) == packet
+    assert decode_packet(memoryview(body)) == packet
+
+
+@given(packets)
+def test_the_assembled_frame_has_the_same_bytes(packet: Packet) -> None:
+    assert bodies(PacketEncoder().frames(packet)) == [encode_packet(packet)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 70_000])
+def test_array_headers_of_all_lengths(count: int) -> None:
+    packet = Packet(1, "a#1", 1, 0, [Direct(1, [])] * count, [Ready(ViewId(1, "a#1"))] * (count % 100))
+    assert decode_packet(b"".join(map(bytes, bodies(PacketEncoder().frames(packet))[:1]))).epoch == 1
+    again = [decode_packet(body) for body in bodies(PacketEncoder().frames(packet))]
+    assert [record for one in again for record in one.records] == packet.records
+    assert [record for one in again for record in one.loose] == packet.loose
+
+
+def test_a_record_of_several_packets_is_encoded_once() -> None:
+    cast = Cast(1, 0, [1], 1, [b"x" * 50_000])
+    encoder = PacketEncoder()
+    frames = [encoder.frames(Packet(1, "a#1", first, 0, [cast], [])) for first in (1, 7, 9)]
+    shared = {id(part) for (frame,) in frames for part in frame if len(part) > JOIN_BELOW_BYTES}
+    assert len(shared) == 1
+    encoder.end_turn()
+
+
+def test_records_made_in_different_turns_are_not_mixed_up() -> None:
+    encoder = PacketEncoder()
+    for number in range(1, 200):
+        packet = Packet(1, "a#1", number, 0, [Cast(number, 0, [])], [])
+        assert [decode_packet(body) for body in bodies(encoder.frames(packet))] == [packet]
+        encoder.end_turn()
+
+
+def test_a_long_packet_is_cut_where_the_link_allows() -> None:
+    casts: list[Any] = [Cast(n, 0, [n], n, [bytes([n]) * 100_000]) for n in range(1, 11)]
+    packet = Packet(4, "a#1", 21, 5, casts, [Ready(ViewId(4, "a#1"))])
+    frames = PacketEncoder().frames(packet)
+    assert len(frames) > 3
+    assert all(sum(map(len, frame)) <= CUT_BYTES + 300 for frame in frames)
+    found = {}
+    for body in bodies(frames):
+        piece = decode_packet(body)
+        assert (piece.epoch, piece.proposer, piece.ack) == (4, "a#1", 5)
+        found.update({piece.first + i: record for i, record in enumerate(piece.records)})
+    assert found == {21 + i: cast for i, cast in enumerate(casts)}
+
+
+def test_a_record_longer_than_a_frame_is_a_bug_here() -> None:
+    packet = Packet(1, "a#1", 1, 0, [Cast(1, 0, [], 1, [b"x" * 9000])], [])
+    assert len(PacketEncoder().frames(packet, limit=20_000)) == 1
+    with pytest.raises(InvariantViolation):
+        PacketEncoder().frames(packet, limit=8000)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_give_a_packet_or_a_remote_error(body: bytes) -> None:
+    decode_or_refuse(body)
+
+
+@given(packets, st.randoms(use_true_random=False))
+def test_damaged_packets_give_a_packet_or_a_remote_error(packet: Packet, source: random.Random) -> None:
+    body = bytearray(encode_packet(packet))
+    for _ in range(source.randint(1, 4)):
+        at = source.randrange(len(body))
+        match source.randrange(4):
+            case 0:
+                body[at] = source.randrange(256)
+            case 1:
+                body[at] ^= 1 << source.randrange(8)
+            case 2:
+                del body[at : at + source.randint(1, 8)]
+                body = body or bytearray(b"\x90")
+            case _:
+                body[at:at] = source.randbytes(source.randint(1, 8))
+    decode_or_refuse(bytes(body))
+
+
+BAD: list[tuple[str, Any]] = [
+    ("epoch -1", Packet(-1, "", 0, 0, [], [])),
+    ("first -2", Packet(0, "", -2, 0, [], [])),
+    ("ack", Packet(0, "", 0, 2**63, [], [])),
+    ("process id", Packet(1, "no id", 0, 0, [], [])),
+    ("process id", Packet(1, "a#" + "9" * 400, 0, 0, [], [])),
+    ("cast 0", Packet(1, "a#1", 1, 0, [Cast(0, 0, [])], [])),
+    ("kind -1", Packet(1, "a#1", 1, 0, [Cast(1, -1, [])], [])),
+    ("number -1", Packet(1, "a#1", 1, 0, [Cast(1, 0, [], -1)], [])),
+    ("1 types for 0", Packet(1, "a#1", 1, 0, [Cast(1, 0, [], 1, [], ["t"])], [])),
+    ("0 item lists for 1", Packet(1, "a#1", 1, 0, [Cast(1, 0, [], 1, [b""], None, [])], [])),
+    ("stamp", Packet(1, "a#1", 1, 0, [Direct(1, [2**63])], [])),
+    ("rank", Packet(1, "a#1", 1, 0, [Relay(-1, Cast(1, 0, []))], [])),
+    ("held", Packet(1, "a#1", 0, 0, [], [Heartbeat(ViewId(1, "a#1"), ViewId(1, "a#1"), [-1], False, False, [])])),
+    ("addresses", Packet(1, "a#1", 0, 0, [], [Probe("", None, ViewId(0, ""), [], ["a#1"], [], False, False, False)])),
+]
+
+
+@pytest.mark.parametrize(("reason", "packet"), BAD)
+def test_what_types_cannot_say_is_checked(reason: str, packet: Packet) -> None:
+    with pytest.raises(RemoteProtocolError, match=reason):
+        decode_packet(msgspec.msgpack.encode(packet))
