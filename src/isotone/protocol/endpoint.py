@@ -58,7 +58,7 @@ class Endpoint:
         self._upcalls: list[Upcall] = []
         self._loose: dict[ProcessId, list[Loose]] = {}
         self._drop: list[ProcessId] = []
-        self._early: list[tuple[ProcessId, Packet]] = []
+        self._early: dict[tuple[ProcessId, int], Packet] = {}
         self._early_of: ViewId | None = None
         self._sent: dict[str, list[int]] = {}
 
@@ -120,9 +120,9 @@ class Endpoint:
             return
         if self._early_of != change.round:
             self._early_of = change.round
-            self._early = []
-        if len(self._early) < _EARLY_LIMIT and packet.records:
-            self._early.append((peer, packet))
+            self._early = {}
+        if packet.records and (len(self._early) < _EARLY_LIMIT or (peer, packet.first) in self._early):
+            self._early[peer, packet.first] = packet
 
     def connected(self, peer: ProcessId, address: str, now: int) -> None:
         """There is a way to `peer` (again)."""
@@ -170,6 +170,7 @@ class Endpoint:
     def _awake(self, now: int) -> None:
         late = self.detector.lag(now)
         if late > self.config.timing.heartbeat_ns:
+            self.membership.rounds.forgive(late)
             self.counters["lags"] = self.counters.get("lags", 0) + 1
 
     # The end of a turn
@@ -194,7 +195,7 @@ class Endpoint:
         if epoch is not None and not self.closed:
             if epoch.stability.changed and pending:
                 epoch.settle(now)
-            while pending and epoch.window_open():
+            while pending and epoch.window_open(self._leave_wanted):
                 epoch.submit(pending.take(), now)
             epoch.settle(now)
             if epoch.wants_report():
@@ -295,10 +296,10 @@ class Endpoint:
         self.count("views")
         if self.holding:
             self.epoch.hold(self.epoch.rank, True)
-        early, self._early, of = self._early, [], self._early_of
+        early, self._early, of = self._early, {}, self._early_of
         self._early_of = None
         if of == view.id:
-            for peer, packet in early:
+            for (peer, _), packet in early.items():
                 try:
                     self.epoch.receive(peer, packet, now)
                 except RemoteProtocolError:

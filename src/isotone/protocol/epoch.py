@@ -69,6 +69,7 @@ class Epoch:
         self.window_closed_by: set[int] = set()  # ranks whose applications lag
         self.frozen = False
         self.accepted: list[int] = []
+        self._relayed: dict[tuple[int, int], int] = {}  # (peer, sender): what earlier rounds have passed on already
         self.gate = Gate(view, self._emit)
         self._eager = self.gate.need > 1 or count == 1
         self.orderer = find(view.ordering.order)(self, view, self.rank, config.seed)
@@ -133,12 +134,12 @@ class Epoch:
         self.now = now
         self.orderer.submit(batch, now)
 
-    def window_open(self) -> bool:
-        """Whether the group can take another batch of this process."""
+    def window_open(self, leaving: bool = False) -> bool:
+        """Whether the group can take another batch of this process. Applications that lag do not keep it from leaving."""
         limits = self._config.limits
         return (
             not self.frozen
-            and not self.window_closed_by
+            and (leaving or not self.window_closed_by)
             and self.unstable_bytes < limits.window_bytes
             and len(self.buffers[self.rank]) < limits.window_casts
         )
@@ -191,6 +192,8 @@ class Epoch:
             raise RemoteProtocolError(f"cast {cast.seq} of {self.view.members[sender]} follows {self.held[sender]}")
         self.held[sender] = cast.seq
         if self._eager:
+            row = self.stability.matrix[sender]
+            row[sender] = max(row[sender], cast.seq)  # a sender holds what it sent
             self.stability.changed = True
         self.buffers[sender].append(cast)
         self._unreported_casts += 1
@@ -333,9 +336,11 @@ class Epoch:
                 if link is None or held[sender] >= cohort.target[sender]:
                     continue
                 require(held[sender] >= self.freed[sender], "a cast that a member lacks was freed")
-                for cast in self.casts(sender, held[sender], cohort.target[sender]):
+                done = self._relayed.get((rank, sender), 0)
+                for cast in self.casts(sender, max(held[sender], done), cohort.target[sender]):
                     link.fresh.append(Relay(sender, cast))
                     self.note("relays_sent")
+                self._relayed[rank, sender] = max(done, cohort.target[sender])
                 self.dirty.add(rank)
 
     def casts(self, sender: int, after: int, upto: int) -> list[Cast]:

@@ -11,6 +11,7 @@ from isotone.model.settings import Timing
 
 SOFT = "soft"
 HARD = "hard"
+_FORMER = 1024
 
 
 class Detector:
@@ -21,6 +22,7 @@ class Detector:
         self.heard: dict[ProcessId, int] = {}
         self.levels: dict[ProcessId, str] = {}
         self._closed: dict[ProcessId, int] = {}
+        self._former: dict[ProcessId, str] = {}  # suspected when they ceased to be watched
         self._expected: int | None = None
         self.changes: list[tuple[ProcessId, str, bool]] = []
 
@@ -29,9 +31,14 @@ class Detector:
         for peer in [p for p in self.heard if p not in peers]:
             del self.heard[peer]
             self._closed.pop(peer, None)
-            self.levels.pop(peer, None)
+            level = self.levels.pop(peer, None)
+            if level is not None and len(self._former) < _FORMER:
+                self._former[peer] = level
         for peer in sorted(peers):
             self.heard.setdefault(peer, now)
+            level = self._former.pop(peer, None)
+            if level is not None:
+                self.changes.append((peer, level, False))
 
     def hear(self, peer: ProcessId, now: int) -> None:
         """Anything came from `peer`."""

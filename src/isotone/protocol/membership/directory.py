@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from isotone.model.ids import INITIAL_VIEW, ProcessId, ViewId, incarnation_of, name_of
 from isotone.model.records import Heartbeat, Probe
 from isotone.model.settings import Limits, Timing
+from isotone.protocol.membership.plan import newest
 
 _GOSSIP = 32
 
@@ -77,8 +78,11 @@ class Directory:
         said.leaving = record.leaving
         return said
 
-    def probe(self, process: ProcessId, record: Probe, now: int) -> Said:
-        """A probe came from `process`."""
+    def probe(self, process: ProcessId, record: Probe, now: int) -> Said | None:
+        """A probe came from `process`; None if there is no room for another process."""
+        self.learn(process, record.address, now)
+        if process not in self.addresses:
+            return None
         said = self._fresh(process, now)
         said.view = record.view
         said.promised = record.promised
@@ -87,7 +91,6 @@ class Directory:
         said.hears_me = record.hears_you
         said.leaving = record.leaving
         said.founder = record.founder
-        self.learn(process, record.address, now)
         for contact, address in zip(record.contacts, record.addresses, strict=False):
             self.learn(contact, address, now)
         return said
@@ -111,6 +114,14 @@ class Directory:
         """Whom to tell others of: the members of the view, and some that were heard of late."""
         heard = [peer for peer in self.said if peer in self.addresses and peer not in members and self.hears(peer, now)]
         return [*members, *heard[:_GOSSIP]]
+
+    def unheard(self, inside: frozenset[ProcessId], now: int) -> list[ProcessId]:
+        """Known processes outside the view that do not get through to this one: they cannot be in a view with it."""
+        grace = max(self._timing.soft_ns, 3 * self._timing.probe_ns)
+        silent = [
+            peer for peer, since in self._since.items() if peer not in inside and now - since > grace and not self.hears(peer, now)
+        ]
+        return sorted(newest(silent))[:_GOSSIP]
 
     def probe_soon(self, process: ProcessId, now: int) -> None:
         """Answer `process` at once, unless it was probed just now."""

@@ -35,6 +35,7 @@ class Gate:
             self._emit(sender, cast, position, self.level)
         else:
             self._queue.append((sender, cast, position, evidence))
+            self.advance(self._frontier)
 
     def advance(self, frontier: Sequence[int]) -> None:
         """`frontier[s]` casts of each sender s are held by enough members: let pass what that allows."""

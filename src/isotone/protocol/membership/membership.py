@@ -42,6 +42,7 @@ class Membership:
         self._needed_at = 0
         self._act_at: int | None = None
         self._refused_at: int | None = None
+        self._refused_last = 0
         self._ended = False
         rounds = self.rounds
         self._handlers = {
@@ -98,7 +99,7 @@ class Membership:
             self.dirty = True
         if now >= self._probe_tick_at:
             self._probe_tick_at = now + self._timing.probe_ns // 2
-            for peer in self.directory.due(self.rounds.inside, now):
+            for peer in self.directory.due(self.rounds.inside - self._departed, now):
                 self._send_probe(peer, now)
         if self._act_at is not None and now >= self._act_at:
             self.dirty = True
@@ -130,15 +131,18 @@ class Membership:
             return
         inside = sorted(rounds.inside)
         suspects = [peer for peer in inside if peer not in self._departed and self.detector.is_hard(peer)]
+        suspects += self.directory.unheard(rounds.inside, now)
         view = epoch.view.id if epoch is not None else INITIAL_VIEW
         record = Heartbeat(view, rounds.promised, held, self._host.holding, rounds.leaving, suspects)
         for peer in inside:
             self._host.send(peer, record)
 
     def _on_heartbeat(self, peer: ProcessId, record: Heartbeat, now: int) -> None:
-        said = self.directory.heartbeat(peer, record, now)
         rounds = self.rounds
         rounds.saw(record.promised)
+        if peer not in rounds.inside:
+            return  # late, or from one that still believes in an old view: its probes will tell
+        said = self.directory.heartbeat(peer, record, now)
         epoch = self._host.epoch
         change = rounds.change
         if change is not None and peer == change.round.proposer and record.promised == change.round:
@@ -184,8 +188,10 @@ class Membership:
         if not all(is_process_id(process) for process in (*record.members, *record.contacts)):
             raise RemoteProtocolError(f"{peer} names members that are no process ids")
         news = not self.directory.hears(peer, now) or not record.hears_you
-        said = self.directory.probe(peer, record, now)
         self.rounds.saw(record.promised)
+        said = self.directory.probe(peer, record, now)
+        if said is None:
+            return
         if news:
             self.directory.probe_soon(peer, now)
             self._probe_tick_at = now
@@ -213,9 +219,10 @@ class Membership:
         if record.final:
             self.end(record.reason, now)
         elif self._host.epoch is None:
-            if self._refused_at is None:
+            if self._refused_at is None or now - self._refused_last > 8 * self._timing.probe_ns:
                 self._refused_at = now
-            elif now - self._refused_at >= self._timing.name_conflict_ns:
+            self._refused_last = now
+            if now - self._refused_at >= self._timing.name_conflict_ns:
                 self.end(record.reason, now)
 
     def end(self, error: str | None, now: int) -> None:
@@ -241,6 +248,10 @@ class Membership:
                     continue
             elif said is None or said.leaving or not said.hears_me or not self.directory.hears(peer, now):
                 continue
+            elif not all(member == self.me or member in members or self.directory.hears(member, now) for member in said.members):
+                continue  # its view would be torn apart: wait until all of it is heard, or it has changed
+            elif epoch is None and any(name_of(member) == name_of(self.me) for member in said.members):
+                continue  # an earlier process of this name is still there: wait
             candidates.add(peer)
             if said is not None:
                 suspects[peer] = said.suspects
@@ -253,7 +264,7 @@ class Membership:
         candidates = plan.newest(candidates - newcomers)
         if self.me not in candidates:
             return [self.me]
-        return plan.clique(self.me, candidates, suspects)
+        return plan.clique(self.me, sorted(candidates, key=lambda peer: (peer not in members, peer)), suspects)
 
     def _needed(self, estimate: list[ProcessId], now: int) -> bool:
         epoch = self._host.epoch
@@ -325,13 +336,4 @@ class Membership:
         epoch = self._host.epoch
         if (epoch is not None and epoch.frozen) or len(estimate) == 1 or self._leaving(estimate):
             return 0
-        return self._timing.change_ns if self._half_heard(estimate) else self._timing.settle_ns
-
-    def _half_heard(self, estimate: list[ProcessId]) -> bool:
-        """Whether a foreign view would be torn apart because some of its members were not heard yet."""
-        inside = set(estimate)
-        return any(
-            self.directory.said[peer].view is not None and not inside.issuperset(self.directory.said[peer].members)
-            for peer in estimate
-            if peer in self.directory.said and peer not in self.rounds.inside
-        )
+        return self._timing.settle_ns

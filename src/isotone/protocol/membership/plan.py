@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.ids import ProcessId, ViewId, incarnation_of, name_of
@@ -11,9 +11,9 @@ from isotone.model.view import Ordering
 
 
 def clique(first: ProcessId, others: Iterable[ProcessId], suspects: Mapping[ProcessId, frozenset[ProcessId]]) -> list[ProcessId]:
-    """The processes that can be in a view with `first`: nobody kept suspects another one kept. Greedy, in sorted order."""
+    """The processes that can be in a view with `first`: nobody kept suspects another one kept. Greedy, in the given order."""
     kept = [first]
-    for process in sorted(others):
+    for process in others:
         if process == first:
             continue
         doubts = suspects.get(process, frozenset())
@@ -46,9 +46,6 @@ def cohorts(states: Mapping[ProcessId, State]) -> list[Cohort]:
         present = groups[view]
         members = states[present[0]].members
         held = [states[process].held for process in present]
-        for process, row in zip(present, held, strict=True):
-            if len(row) != len(members) or process not in members or states[process].members != members:
-                raise RemoteProtocolError(f"{process} reports a state that does not fit view {view}")
         target = [max(column) for column in zip(*held, strict=True)]
         holders = [
             next(process for process, row in zip(present, held, strict=True) if row[sender] == target[sender])
@@ -56,6 +53,37 @@ def cohorts(states: Mapping[ProcessId, State]) -> list[Cohort]:
         ]
         result.append(Cohort(view, members, present, target, holders, held))
     return result
+
+
+def check_state(process: ProcessId, state: State, others: Iterable[State]) -> None:
+    """Raise `RemoteProtocolError` unless a participant's state is possible beside those of the others."""
+    if state.view is None:
+        return
+    fits = process in state.members and len(state.held) == len(state.members)
+    if not fits or any(other.view == state.view and other.members != state.members for other in others):
+        raise RemoteProtocolError(f"{process} reports a state that does not fit view {state.view}")
+
+
+def check_cohort(me: ProcessId, cohort: Cohort, members: Sequence[ProcessId], held: Sequence[int], ordered: Sequence[int]) -> None:
+    """Raise `RemoteProtocolError` unless `cohort` can be the one that this process belongs to.
+
+    `held` is what the process holds, `ordered` what its orderer has taken: the common set has to contain that.
+    """
+    present = cohort.present
+    rows_fit = len(cohort.held) == len(present) and all(len(row) == len(members) for row in cohort.held)
+    if (
+        tuple(cohort.members) != tuple(members)
+        or sorted(set(present)) != sorted(present)
+        or not set(present) <= set(members)
+        or not rows_fit
+        or len(cohort.holders) != len(members)
+        or cohort.target != [max(column) for column in zip(*cohort.held, strict=True)]
+    ):
+        raise RemoteProtocolError(f"the plan's cohort of {cohort.view} does not fit that view")
+    own = cohort.held[present.index(me)]
+    for rank, holder in enumerate(cohort.holders):
+        if not ordered[rank] <= own[rank] <= held[rank] or (holder == me and cohort.target[rank] > held[rank]):
+            raise RemoteProtocolError(f"the plan's cohort of {cohort.view} says something else of {me} than it reported")
 
 
 def choose_ordering(states: Mapping[ProcessId, State]) -> Ordering:

@@ -25,6 +25,9 @@ from isotone.protocol.membership import plan
 from isotone.protocol.membership.change import COLLECT, RECOVER, Change, Farewell
 from isotone.protocol.membership.detector import Detector
 from isotone.protocol.membership.directory import Directory
+from isotone.protocol.ordering import registry
+
+_EPOCH_JUMP = 1 << 40
 
 
 class Host(Protocol):
@@ -64,6 +67,8 @@ class Rounds:
 
     def saw(self, view: ViewId) -> None:
         """Somebody uses this view id: own proposals must be larger."""
+        if view.epoch > self.top_epoch + _EPOCH_JUMP:
+            raise RemoteProtocolError(f"view {view} is too far ahead of epoch {self.top_epoch}")
         if view.epoch > self.top_epoch:
             self.top_epoch = view.epoch
 
@@ -91,6 +96,12 @@ class Rounds:
         if self.change is not None and self.change.mine:
             times.append(self.change.resend_at)
         return min(times, default=None)
+
+    def forgive(self, late: int) -> None:
+        """This process slept for so long: answers may be waiting to be read."""
+        if self.change is not None:
+            self.change.stage_began += late
+            self.change.touched += late
 
     def abandon(self, now: int) -> None:
         """Give the current round up; the view stays frozen until another round."""
@@ -123,7 +134,7 @@ class Rounds:
         members: tuple[ProcessId, ...] = epoch.view.members if epoch is not None else ()
         good = True
         suspects = {peer: self._directory.said[peer].suspects for peer in change.participants if peer in self._directory.said}
-        if len(plan.clique(self.me, change.participants, suspects)) != len(change.participants):
+        if len(plan.clique(self.me, sorted(change.participants), suspects)) != len(change.participants):
             good = False
         overdue = now - change.stage_began >= timing.change_ns
         for peer in change.missing():
@@ -209,6 +220,8 @@ class Rounds:
             return
         if peer not in change.participants:
             raise RemoteProtocolError(f"{peer} answers a proposal that was not made to it")
+        plan.check_state(peer, record, change.states.values())
+        registry.validate_remote(peer, record.ordering)
         self._unresponsive.pop(peer, None)
         change.states[peer] = record
         self._advance(change, now)
@@ -251,9 +264,16 @@ class Rounds:
         self._enter(change, view, now)
 
     def _repeat_farewell(self, farewell: Farewell, now: int) -> None:
+        epoch = self._host.epoch
         if now >= farewell.until:
-            self.farewell = None
-            return
+            # A member that lacks the view waits for it as long as its proposer lives: go on while this is the view.
+            if epoch is None or epoch.view.id != farewell.install.round:
+                self.farewell = None
+                return
+            farewell.waiting.intersection_update(epoch.view.members)
+            if not farewell.waiting:
+                self.farewell = None
+                return
         farewell.resend_at = now + self._timing.resend_ns
         for peer in sorted(farewell.waiting):
             self._host.send(peer, farewell.install)
@@ -319,13 +339,14 @@ class Rounds:
 
     def _take_plan(self, change: Change, record: Plan, now: int) -> None:
         epoch = self._host.epoch
-        change.planned = True
         if epoch is not None:
             own = [cohort for cohort in record.cohorts if cohort.view == epoch.view.id and self.me in cohort.present]
-            if len(own) != 1 or len(own[0].target) != len(epoch.held):
+            if len(own) != 1:
                 raise RemoteProtocolError(f"the plan of {change.round} has no cohort for {self.me}")
+            plan.check_cohort(self.me, own[0], epoch.view.members, epoch.held, epoch.accepted)
             change.cohort = own[0]
             epoch.relay(self.me, own[0])
+        change.planned = True
         self._check_ready(change, now)
 
     def _check_ready(self, change: Change, now: int) -> None:
@@ -348,8 +369,12 @@ class Rounds:
             return
         if change is None or change.mine or record.round != change.round or peer != change.round.proposer:
             return
-        if not change.is_ready or record.view.id != change.round:
-            raise RemoteProtocolError(f"{peer} installs {record.round} before it is ready")
+        members = record.view.members
+        if not change.is_ready or record.view.id != change.round or not set(members) <= set(change.participants):
+            raise RemoteProtocolError(f"{peer} installs a view that was not agreed on in round {record.round}")
+        if self.me not in members and not self.leaving:
+            raise RemoteProtocolError(f"{peer} installs a view without {self.me}, which is not leaving")
+        registry.validate_remote(peer, record.view.ordering)
         for member, address in zip(record.view.members, record.addresses, strict=False):
             self._directory.learn(member, address, now)
         self._host.send(peer, Installed(record.round))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isotone.model.errors import ConfigError, unknown
+from isotone.model.errors import ConfigError, RemoteProtocolError, unknown
 from isotone.model.view import LEVELS, Ordering
 from isotone.protocol.ordering.causal import Causal
 from isotone.protocol.ordering.fifo import Fifo
@@ -35,6 +35,14 @@ def find(name: str) -> type[Orderer]:
     if orderer is None:
         raise unknown("order", name, _ORDERERS)
     return orderer
+
+
+def validate_remote(peer: str, ordering: Ordering) -> None:
+    """Raise `RemoteProtocolError` unless an ordering that `peer` names can be run here."""
+    try:
+        validate(ordering)
+    except ConfigError as error:
+        raise RemoteProtocolError(f"{peer} orders in a way that is not known here: {error}") from None
 
 
 def validate(ordering: Ordering) -> None:

@@ -23,7 +23,10 @@ _ORDER = 1
 
 
 class Sequencer(Orderer):
-    """An order record's stamp is a list of pairs (rank, count): the next `count` casts of that member are next."""
+    """An order record's stamp is a list of pairs (rank, count): the next `count` casts of that member are next.
+
+    Positions are (0, 0, number) for what the sequencer numbered and (0, 1 + rank, seq) for the sorted rest.
+    """
 
     name = "sequencer"
     options = {"fallback": ("returned", "classical")}  # noqa: RUF012
@@ -82,23 +85,21 @@ class Sequencer(Orderer):
             sender, count, seq = runs[0]
             bodies = self.bodies[sender]
             while count and bodies:
-                self._deliver(sender, bodies.popleft(), seq)
+                self.number += 1
+                self.outbox.deliver(sender, bodies.popleft(), (0, 0, self.number), (0, seq))
                 count -= 1
             if count:
                 runs[0] = (sender, count, seq)
                 return
             runs.popleft()
 
-    def _deliver(self, sender: int, cast: Cast, evidence: int) -> None:
-        self.number += 1
-        self.outbox.deliver(sender, cast, (0, self.number), (0, evidence) if evidence else None)
-
     def conclude(self, present: frozenset[int], now: int) -> list[Cast]:
         self._advance()
         if 0 not in present and self.option("fallback") == "returned":
             return list(self.bodies[self.rank])
-        # Nobody has delivered any of these, so the only order among them is each sender's own.
+        # Nobody has delivered any of these, so the only order among them is each sender's own. Their positions must not
+        # depend on how many there are: members that end this view in another round may have more or fewer.
         for sender, bodies in enumerate(self.bodies):
             for cast in bodies:
-                self._deliver(sender, cast, 0)
+                self.outbox.deliver(sender, cast, (0, 1 + sender, cast.seq))
         return []
