@@ -1,0 +1,118 @@
+"""`isotone demo`: the story of a group on this machine, told in the terminal and checked from its traces.
+
+Five processes on loopback send to each other; one is killed, the rest is cut in two and heals, one leaves. Every step waits
+for the condition that ends it. Then the recorded histories are checked and summarised.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from isotone.trace import Row
+
+
+def demo(
+    order: Annotated[str, typer.Option(help="The orderer.")] = "single_phase",
+    rate: Annotated[float, typer.Option(min=1, max=2000, help="Messages per second of each process.")] = 100.0,
+    out: Annotated[Path | None, typer.Option(help="Keep the traces in this directory.")] = None,
+) -> int:
+    """Five processes, traffic, a kill, a partition, a merge, a leave; then the check of what happened."""
+    import tempfile
+
+    from isotone.model.errors import ConfigError
+    from isotone.model.view import Ordering
+    from isotone.protocol.ordering import registry
+
+    registry.validate(Ordering(order))
+    if out is not None and out.exists() and any(out.iterdir()):
+        raise ConfigError(f"{out} is not empty: name a new directory for the traces")
+    with tempfile.TemporaryDirectory(prefix="isotone-demo-") as temporary:
+        trace = out if out is not None else Path(temporary)
+        _play(order, rate, trace)
+        return _judge(trace)
+
+
+def _play(order: str, rate: float, trace: Path) -> None:
+    from isotone.cli.demo_stage import Stage
+
+    with Stage(order, rate, trace) as stage:
+        stage.say("Five processes form a group, each listening on a loopback port of its own.")
+        stage.start("a", "b", "c", "d", "e")
+        stage.wait_view("abcde")
+        stage.say(f"Each sends {rate:g} messages a second; all deliver everything in one order ({order}).")
+        stage.wait_deliveries("abcde", 5 * rate)
+        stage.say("kill -9 for e, in the middle of the traffic.")
+        stage.kill("e")
+        stage.wait_view("abcd")
+        stage.wait_deliveries("abcd", 2 * rate)
+        stage.say("The network between {a, b} and {c, d} is cut; both sides go on, each in a view of its own.")
+        stage.cut("ab", "cd")
+        stage.wait_view("ab")
+        stage.wait_view("cd")
+        stage.wait_deliveries("abcd", 2 * rate)
+        stage.say("The network heals; the components find each other and merge.")
+        stage.heal("abcd")
+        stage.wait_view("abcd")
+        stage.wait_deliveries("abcd", 2 * rate)
+        stage.say("d leaves; nobody has to wait for a timeout.")
+        stage.leave("d")
+        stage.wait_view("abc")
+        stage.wait_deliveries("abc", 2 * rate)
+        stage.say("The rest leaves too.")
+        stage.leave("a", "b", "c")
+
+
+def _judge(trace: Path) -> int:
+    from isotone.cli.verify import STATUS, show
+    from isotone.pipeline.oracle import check_history
+    from isotone.trace import read_trace
+
+    history = read_trace([trace])
+    _summarise(history.rows)
+    print("\nWhat the traces say:")
+    report = check_history(history.rows, quarantined=len(history.quarantined))
+    show(report)
+    return STATUS[report.verdict]
+
+
+def _summarise(rows: list[Row]) -> None:
+    from collections import Counter
+
+    from rich.console import Console
+    from rich.table import Table
+
+    began = min(row["time"] for row in rows)
+    kinds = Counter(row["kind"] for row in rows)
+    console = Console()
+    table = Table(title="\nWho saw which view when", title_justify="left", caption="seconds since the first event")
+    views = sorted({(row["view_epoch"], row["view_proposer"], tuple(row["members"])) for row in rows if row["kind"] == "view"})
+    processes = sorted({row["process"] for row in rows})
+    table.add_column("view")
+    table.add_column("members")
+    for process in processes:
+        table.add_column(process.partition("#")[0], justify="right")
+    installed = {
+        (row["view_epoch"], row["view_proposer"], row["process"]): row["time"] for row in rows if row["kind"] == "view"
+    }
+    for epoch, proposer, members in views:
+        times = [installed.get((epoch, proposer, process)) for process in processes]
+        table.add_row(
+            f"{epoch} by {proposer.partition('#')[0]}",
+            " ".join(member.partition("#")[0] for member in members),
+            *(f"{(time - began) / 1e9:.2f}" if time is not None else "" for time in times),
+        )
+    console.print(table)
+    sent = {(row["origin"], row["number"]): row["time"] for row in rows if row["kind"] == "send"}
+    latency = sorted(
+        (row["time"] - sent[row["origin"], row["number"]]) / 1e6
+        for row in rows
+        if row["kind"] == "deliver" and (row["origin"], row["number"]) in sent
+    )
+    print(f"\n{kinds['send']:,} messages sent, {kinds['deliver']:,} deliveries, {kinds['returned']:,} returned to their senders")
+    if latency:
+        p50, p99 = (latency[int(len(latency) * q)] for q in (0.5, 0.99))
+        print(f"latency from send to delivery: half within {p50:.2f} ms, 99 % within {p99:.2f} ms, the longest {latency[-1]:.0f} ms")

@@ -1,0 +1,50 @@
+"""The `isotone` command: one file per subcommand, heavy imports inside them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import typer
+from typer.exceptions import TyperException
+
+from isotone.cli import bench, demo, node, simulate, verify
+from isotone.model.errors import GroupError
+
+BAD_INPUT = 2
+
+app = typer.Typer(
+    name="isotone",
+    help="Totally ordered group communication: run it, simulate it, verify it.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo.demo)
+app.command("node")(node.node)
+app.command("simulate")(simulate.simulate)
+app.command("verify")(verify.verify)
+app.command("bench")(bench.bench)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run a command and exit with its status."""
+    try:
+        status = app(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+    except TyperException as error:
+        text = error.format_message()
+        print(text if text.startswith("Usage:") else f"isotone: {text}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    except GroupError as error:
+        print(f"isotone: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    except OSError as error:
+        named = f"{error.filename}: " if error.filename else ""
+        print(f"isotone: {named}{error.strerror or error}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    except (typer.Abort, KeyboardInterrupt):
+        print("isotone: interrupted", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(status if isinstance(status, int) else 0)

@@ -1,0 +1,54 @@
+"""Every deliberate fault is caught, within a bounded number of swarm seeds, by a check that it should trip."""
+
+from __future__ import annotations
+
+import pytest
+
+from isotone.model.view import Ordering
+from isotone.pipeline.oracle import check_history
+from isotone.sim.judge import Verdict, judge
+from isotone.sim.swarm import CHECKER, find_checker
+from tests.mutants.mutants import MUTANTS, Mutant
+from tests.protocol.bag import Bag
+
+SEEDS = 200
+
+
+def tripped(verdict: Verdict) -> set[str]:
+    """The names before the colon of what failed."""
+    return {failure.partition(":")[0].split(" ")[0] for failure in verdict.failures}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
+def test_a_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = find_checker(CHECKER)
+    mutant.break_it(monkeypatch)
+    seen: set[str] = set()
+    for seed in range(1, SEEDS + 1):
+        verdict, _ = judge(seed, list(mutant.orders), check)
+        seen |= tripped(verdict)
+        if seen & set(mutant.trips):
+            return
+    pytest.fail(f"{mutant.name} survives {SEEDS} seeds; what tripped was {sorted(seen) or 'nothing'}")
+
+
+def test_a_reused_incarnation_is_caught() -> None:
+    """A process that restarts under its old id numbers its messages from 1 again."""
+    bag = Bag(3, Ordering("fifo"))
+    assert bag.settle()
+    bag.submit("c#1", 2)
+    assert bag.settle()
+    rows = list(bag.recorders["c#1"].rows())
+    bag.crash("c#1")
+    bag.packets.clear()
+    assert bag.settle()
+    bag.incarnations["c"] = 0
+    bag.begin("c")
+    assert bag.settle()
+    bag.submit("c#1", 1)
+    assert bag.settle()
+    rows += [row | {"step": row["step"] + len(rows)} for row in bag.recorders["c#1"].rows()]
+    for process in ("a#1", "b#1"):
+        rows += bag.recorders[process].rows()
+    report = check_history(rows)
+    assert set(report.violated()) & {"integrity", "duplication"}, report.violated()
