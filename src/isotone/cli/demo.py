@@ -115,4 +115,5 @@ def _summarise(rows: list[Row]) -> None:
     print(f"\n{kinds['send']:,} messages sent, {kinds['deliver']:,} deliveries, {kinds['returned']:,} returned to their senders")
     if latency:
         p50, p99 = (latency[int(len(latency) * q)] for q in (0.5, 0.99))
-        print(f"latency from send to delivery: half within {p50:.2f} ms, 99 % within {p99:.2f} ms, the longest {latency[-1]:.0f} ms")
+        longest = latency[-1]
+        print(f"latency from send to delivery: half within {p50:.2f} ms, 99 % within {p99:.2f} ms, longest {longest:.0f} ms")

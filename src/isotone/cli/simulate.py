@@ -35,7 +35,8 @@ def simulate(
     result = run(scenario, order, seed, overrides=_overrides(settings or []))
     stats = result.stats
     print(f"{result.scenario.name}: order {result.scenario.order}, level {result.scenario.level}, seed {result.scenario.seed}")
-    print(f"  {stats['time_ns'] / 1e9:.3f} s of virtual time, {stats['submitted']:,} messages submitted, {stats['delivered']:,} deliveries")
+    submitted, delivered = stats["submitted"], stats["delivered"]
+    print(f"  {stats['time_ns'] / 1e9:.3f} s of virtual time, {submitted:,} messages submitted, {delivered:,} deliveries")
     for process, numbers in sorted(stats["processes"].items()):
         print(f"  {process}: {numbers['state']}, {numbers['delivered']:,} delivered, {numbers['returned']:,} returned")
     print(f"  digest of {len(result.rows):,} rows: {result.digest}")

@@ -151,7 +151,8 @@ Record = Sequenced | Loose
 
 
 class Packet(msgspec.Struct, array_like=True, gc=False):
-    """Everything for one peer in one turn. `epoch` and `proposer` name the view whose link `first`, `ack` and `records` belong to.
+    """Everything for one peer in one turn. `epoch` and `proposer` name the view whose link `first`, `ack` and `records`
+    belong to.
 
     `records[i]` has the link's sequence number `first + i`; `ack` is the number of records received so far without a gap.
     """

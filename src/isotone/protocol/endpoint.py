@@ -1,8 +1,9 @@
 """One process of a group as a deterministic machine; a driver owns time, bytes and randomness.
 
-Input comes through one door (`start`, `submit`, `receive`, `connected`, `disconnected`, `wake`, `leave`, `backlog`), output is
-collected once per turn as columns (`Effects`). The driver is an unreliable packet service: a packet may be lost, repeated
-or reordered. Layers call each other directly: link and orderer live in the `Epoch` of the current view, `Membership` moves from view to view.
+Input comes through one door (`start`, `submit`, `receive`, `connected`, `disconnected`, `wake`, `leave`, `backlog`),
+output is collected once per turn as columns (`Effects`). The driver is an unreliable packet service: a packet may be
+lost, repeated or reordered. Layers call each other directly: link and orderer live in the `Epoch` of the current view,
+`Membership` moves from view to view.
 """
 
 from __future__ import annotations

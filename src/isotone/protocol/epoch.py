@@ -1,10 +1,12 @@
 """One view at one process: its links, the casts that are not yet stable, its orderer and its gate.
 
-An epoch begins when a view is installed and ends when the next one is. While it is *open* casts flow both ways; `freeze` stops the own
-stream and the orderer, while casts of others are still stored for the flush; `conclude` hands the orderer the common set and delivers the rest.
+An epoch begins when a view is installed and ends when the next one is. While it is *open* casts flow both ways;
+`freeze` stops the own stream and the orderer, while casts of others are still stored for the flush; `conclude` hands
+the orderer the common set and delivers the rest.
 
-Invariants: `held[s]` counts the casts of s without a gap; a cast stays in `buffers` until every member of the view is known to hold it; the orderer has
-accepted exactly the first `accepted[s]` casts; nothing is multicast or delivered between `freeze` and `conclude`.
+Invariants: `held[s]` counts the casts of s without a gap; a cast stays in `buffers` until every member of the view is
+known to hold it; the orderer has accepted exactly the first `accepted[s]` casts; nothing is multicast or delivered
+between `freeze` and `conclude`.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ class Pending:
         sizes = list(map(len, payloads))
         if sizes and max(sizes) > limits.payload_bytes:
             raise LocalProtocolError(
-                f"a payload of {max(sizes)} bytes is over the limit of {limits.payload_bytes}: send it in parts, or raise payload_bytes"
+                f"a payload of {max(sizes)} bytes is over the limit of {limits.payload_bytes}: "
+                "send it in parts, or raise payload_bytes"
             )
         if (types is not None and len(types) != len(payloads)) or (items is not None and len(items) != len(payloads)):
             raise LocalProtocolError("types and items must have one entry per payload")

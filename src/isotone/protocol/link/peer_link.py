@@ -5,7 +5,8 @@ oldest again, with back-off, when none comes. The receiver hands records up exac
 arrive early wait in a bounded stash. A view has fresh links, so no state has to be reset or agreed on: what belongs to
 another view is recognised by its session and never reaches this object.
 
-Invariants: `acked` ≤ what the peer received; a record leaves `unacked` only when acknowledged; at most `window` records are under way.
+Invariants: `acked` ≤ what the peer received; a record leaves `unacked` only when acknowledged; at most `window` records are
+under way.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class PeerLink:
     """State of the link to one peer."""
 
     __slots__ = (
-        "_timing", "ack_at", "acked", "attempts", "connected_again", "fresh", "owed", "received", "resend_at", "retransmitted", "rtt_mean",
-        "rtt_spread", "_patience", "stash", "stashed", "timed_at", "timed_seq", "unacked", "window",
+        "_patience", "_timing", "ack_at", "acked", "attempts", "connected_again", "fresh", "owed", "received", "resend_at",
+        "retransmitted", "rtt_mean", "rtt_spread", "stash", "stashed", "timed_at", "timed_seq", "unacked", "window",
     )  # fmt: skip
 
     def __init__(self, timing: Timing, window: int) -> None:

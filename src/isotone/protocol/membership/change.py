@@ -1,7 +1,7 @@
 """One round of a view change, as its proposer and its participants keep it.
 
-Stages at the proposer: *collect* (states of all participants) → *recover* (each cohort equalises what it holds) → *install*. A round is
-superseded by any larger one; nobody acts on a smaller one after promising a larger.
+Stages at the proposer: *collect* (states of all participants) → *recover* (each cohort equalises what it holds) →
+*install*. A round is superseded by any larger one; nobody acts on a smaller one after promising a larger.
 """
 
 from __future__ import annotations

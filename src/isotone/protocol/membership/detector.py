@@ -1,7 +1,7 @@
 """The failure detector: two thresholds of silence per peer, soft and hard (paper 001 §4).
 
-It measures its own lag first: if this process was not run when it had asked to be (a pause, a busy loop), the time that it slept is not
-held against its peers. A suspicion is withdrawn as soon as the peer is heard again.
+It measures its own lag first: if this process was not run when it had asked to be (a pause, a busy loop), the time that
+it slept is not held against its peers. A suspicion is withdrawn as soon as the peer is heard again.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Detector:
             else:
                 continue
             known = self.levels.get(peer)
-            if known == level or known == HARD:
+            if known in (level, HARD):
                 continue
             self.levels[peer] = level
             self.changes.append((peer, level, True))

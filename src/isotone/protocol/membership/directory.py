@@ -118,9 +118,8 @@ class Directory:
     def unheard(self, inside: frozenset[ProcessId], now: int) -> list[ProcessId]:
         """Known processes outside the view that do not get through to this one: they cannot be in a view with it."""
         grace = max(self._timing.soft_ns, 3 * self._timing.probe_ns)
-        silent = [
-            peer for peer, since in self._since.items() if peer not in inside and now - since > grace and not self.hears(peer, now)
-        ]
+        known = [peer for peer, since in self._since.items() if peer not in inside and now - since > grace]
+        silent = [peer for peer in known if not self.hears(peer, now)]
         return sorted(newest(silent))[:_GOSSIP]
 
     def probe_soon(self, process: ProcessId, now: int) -> None:

@@ -1,6 +1,8 @@
-"""The delivery gate: `agreed` lets pass what is ordered, `k` and `safe` wait until k or all members hold the cast and what orders it.
+"""The delivery gate: `agreed` lets pass what is ordered, `k` and `safe` wait until k or all members hold the cast and
+what orders it.
 
-Casts pass in the order in which the orderer delivered them. When the view ends, what is left passes with the level `agreed` by name.
+Casts pass in the order in which the orderer delivered them. When the view ends, what is left passes with the level
+`agreed` by name.
 """
 
 from __future__ import annotations

@@ -11,7 +11,17 @@ from __future__ import annotations
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.ids import INITIAL_VIEW, ProcessId, ViewId, incarnation_of, is_process_id, name_of
 from isotone.model.records import (
-    Heartbeat, Install, Installed, Loose, Plan, Probe, Propose, Ready, Refuse, Reject, State,
+    Heartbeat,
+    Install,
+    Installed,
+    Loose,
+    Plan,
+    Probe,
+    Propose,
+    Ready,
+    Refuse,
+    Reject,
+    State,
 )  # fmt: skip
 from isotone.model.settings import EndpointConfig
 from isotone.protocol.membership import plan

@@ -34,7 +34,8 @@ def newest(processes: Iterable[ProcessId]) -> set[ProcessId]:
 def cohorts(states: Mapping[ProcessId, State]) -> list[Cohort]:
     """Group the participants by the view they come from and fix the common set of each group.
 
-    Of each sender, the common set has as many casts as the member that holds most; that member (the first of them) passes them on.
+    Of each sender, the common set has as many casts as the member that holds most; that member (the first of them)
+    passes them on.
     """
     groups: dict[ViewId, list[ProcessId]] = {}
     for process in sorted(states):
@@ -64,7 +65,9 @@ def check_state(process: ProcessId, state: State, others: Iterable[State]) -> No
         raise RemoteProtocolError(f"{process} reports a state that does not fit view {state.view}")
 
 
-def check_cohort(me: ProcessId, cohort: Cohort, members: Sequence[ProcessId], held: Sequence[int], ordered: Sequence[int]) -> None:
+def check_cohort(
+    me: ProcessId, cohort: Cohort, members: Sequence[ProcessId], held: Sequence[int], ordered: Sequence[int]
+) -> None:
     """Raise `RemoteProtocolError` unless `cohort` can be the one that this process belongs to.
 
     `held` is what the process holds, `ordered` what its orderer has taken: the common set has to contain that.

@@ -1,8 +1,9 @@
 """The rounds of a view change: propose, collect what the participants hold, let each cohort recover, install (PROTOCOLS §1).
 
-A round has a fresh id, which becomes the view's. Whoever promises it freezes its view and ignores all smaller rounds for ever. When each
-cohort (the participants that come from one view) holds the same casts, the proposer installs the view. A proposer that dies in
-between leaves some with the new view and some without: the next round takes both as what they are, cohorts of different views.
+A round has a fresh id, which becomes the view's. Whoever promises it freezes its view and ignores all smaller rounds for
+ever. When each cohort (the participants that come from one view) holds the same casts, the proposer installs the view. A proposer
+that dies in between leaves some with the new view and some without: the next round takes both as what they are, cohorts of
+different views.
 
 `primary` membership will decide in `_complete`, before a round is installed, whether the component may go on.
 
@@ -132,18 +133,18 @@ class Rounds:
         timing = self._timing
         epoch = self._host.epoch
         members: tuple[ProcessId, ...] = epoch.view.members if epoch is not None else ()
+        said = self._directory.said
+        suspects = {peer: said[peer].suspects for peer in change.participants if peer in said}
         good = True
-        suspects = {peer: self._directory.said[peer].suspects for peer in change.participants if peer in self._directory.said}
         if len(plan.clique(self.me, sorted(change.participants), suspects)) != len(change.participants):
             good = False
         overdue = now - change.stage_began >= timing.change_ns
         for peer in change.missing():
-            if peer == self.me:
+            if peer == self.me or self._detector.is_hard(peer):
                 continue
-            silence = now - self._detector.heard.get(peer, now)
-            if self._detector.is_hard(peer):
-                good = False
-            elif (peer not in members and silence >= timing.soft_ns) or (change.stage == COLLECT and overdue and silence < timing.soft_ns):
+            silent = now - self._detector.heard.get(peer, now) >= timing.soft_ns
+            deaf = overdue and not silent and change.stage == COLLECT  # it speaks, but does not answer
+            if deaf or (silent and peer not in members):  # an outsider must not hold the view up
                 self._excuse(peer, now)
                 good = False
         if change.stage == RECOVER and now - max(change.stage_began, change.touched) >= 4 * timing.change_ns:

@@ -1,8 +1,8 @@
 """Who holds what in one view: counts of casts per sender, at every member.
 
-One mechanism serves the freeing of buffers, the delivery levels and the senders' windows. All entries only grow, so reports may be
-lost, repeated or reordered. `changed` asks for a new frontier; what arrives here sets it only where somebody waits for it,
-otherwise the next report does.
+One mechanism serves the freeing of buffers, the delivery levels and the senders' windows. All entries only grow, so
+reports may be lost, repeated or reordered. `changed` asks for a new frontier; what arrives here sets it only where
+somebody waits for it, otherwise the next report does.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """`sequencer`: the member of rank 0 numbers all casts; the others deliver in its numbers.
 
-The order is extrinsic: a cast's place comes from another record. Order records travel as casts of the sequencer, so the flush
-covers them. When the view ends there are two cases. If the sequencer goes on with this component, all its order records
-are here, no other component can know a place that this one does not, and the rest is delivered sorted. If it does
-not, another component may have order records that are missing here: only what the records here order is delivered, and own casts that are left are
-returned (000 §1.2.2 shows what happens otherwise). The option `fallback = "classical"` delivers the rest in a sorted
-order also then; it exists to show the contradiction.
+The order is extrinsic: a cast's place comes from another record. Order records travel as casts of the sequencer, so the
+flush covers them. When the view ends there are two cases. If the sequencer goes on with this component, all its order
+records are here, no other component can know a place that this one does not, and the rest is delivered sorted. If it
+does not, another component may have order records that are missing here: only what the records here order is delivered,
+and own casts that are left are returned (000 §1.2.2 shows what happens otherwise). The option `fallback = "classical"`
+delivers the rest in a sorted order also then; it exists to show the contradiction.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ State and rules carry the paper's names: LCV is the logical clock vector (Defini
 stream, and the order is (timestamp, site, index). Option `protocol` 1 acknowledges every operation (§4.3), 2 only when
 needed (§5); `sites = "dynamic"` uses f(site, ts) = (site + ts) mod N in every comparison (§3).
 
-Definition 6 applies the clock rule UR2 to acknowledgements too, the listings of both protocols only to operations. Here the listings hold: an
-acknowledgement only says what its sender's clock is. Safety rests on a site's stamps exceeding every clock value that it has
-announced, which both readings give; the bounds are the listings' own (an acknowledgement never has a larger timestamp
-than the operation that it answers or one that its sender knew, so it needs no answer).
+Definition 6 applies the clock rule UR2 to acknowledgements too, the listings of both protocols only to operations. Here
+the listings hold: an acknowledgement only says what its sender's clock is. Safety rests on a site's stamps exceeding
+every clock value that it has announced, which both readings give; the bounds are the listings' own (an acknowledgement
+never has a larger timestamp than the operation that it answers or one that its sender knew, so it needs no answer).
 
 Stability (Definition 8) is one comparison: the smallest (timestamp, site) that any site may still use is the horizon, and what is
 below it is stable. For i < m.site: m.ts < LCV[i] + 1, that is m.ts ≤ LCV[i]; for i > m.site: m.ts ≤ LCV[i] + 1.
