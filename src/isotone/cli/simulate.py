@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import Annotated, Literal, cast
 
 import typer
-
-if TYPE_CHECKING:
-    from isotone.trace import Row
 
 Form = Literal["parquet", "jsonl"]
 
@@ -26,13 +23,14 @@ def simulate(
     from isotone.cli.verify import STATUS, show
     from isotone.model.errors import ConfigError, unknown
     from isotone.pipeline.oracle import check_history
-    from isotone.sim.run import run
+    from isotone.sim import parse_overrides, run
+    from isotone.trace.writer import write_all
 
     if form not in ("parquet", "jsonl"):
         raise unknown("format", form, ("parquet", "jsonl"))
     if out is not None and out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out} is not empty: name a new directory for the trace")
-    result = run(scenario, order, seed, overrides=_overrides(settings or []))
+    result = run(scenario, order, seed, overrides=parse_overrides(settings or []))
     stats = result.stats
     print(f"{result.scenario.name}: order {result.scenario.order}, level {result.scenario.level}, seed {result.scenario.seed}")
     submitted, delivered = stats["submitted"], stats["delivered"]
@@ -41,38 +39,10 @@ def simulate(
         print(f"  {process}: {numbers['state']}, {numbers['delivered']:,} delivered, {numbers['returned']:,} returned")
     print(f"  digest of {len(result.rows):,} rows: {result.digest}")
     if out is not None:
-        _write(out, result.rows, cast(Form, form))
+        write_all(out, cast(Form, form), result.recorders)
         print(f"  trace written to {out}")
     if not check:
         return 0
     report = check_history(result.rows)
     show(report)
     return STATUS[report.verdict]
-
-
-def _write(out: Path, rows: list[Row], form: Form) -> None:
-    from itertools import groupby
-
-    from isotone.trace import open_writer
-
-    for process, part in groupby(sorted(rows, key=lambda row: (row["process"], row["step"])), key=lambda row: row["process"]):
-        writer = open_writer(out, process, form)
-        writer.write(list(part))
-        writer.close()
-
-
-def _overrides(settings: list[str]) -> dict[str, Any]:
-    import tomllib
-
-    from isotone.model.errors import ConfigError
-
-    result: dict[str, Any] = {}
-    for setting in settings:
-        key, mark, text = setting.partition("=")
-        if not mark or not key.strip():
-            raise ConfigError(f"--set {setting!r}: write key=value")
-        try:
-            result[key.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            result[key.strip()] = text
-    return result

@@ -1,0 +1,69 @@
+"""Rare states that a swarm must reach now and then: if one never occurs, the swarm does not test what it claims to.
+
+Some are counted by the endpoints themselves, some are read from the rows of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from isotone.sim.process import Process
+from isotone.trace.schema import Row
+
+CRASH_DURING_FLUSH = "crash during a flush"
+MERGE_OF_THREE = "merge of three components"
+LATE_RETRANSMISSION = "retransmission just after a view change"
+WITHDRAWN = "suspicion withdrawn"
+RELAYED = "message recovered from a third member"
+SUPERSEDED = "view change superseded by another"
+RETURNED = "message returned to its sender"
+
+COUNTED = {
+    "retransmissions_first_second_of_view": LATE_RETRANSMISSION,
+    "suspicions_withdrawn": WITHDRAWN,
+    "relays_received": RELAYED,
+    "changes_superseded": SUPERSEDED,
+}
+"""Counters of endpoints, and the states they stand for."""
+
+STATES = (CRASH_DURING_FLUSH, MERGE_OF_THREE, LATE_RETRANSMISSION, WITHDRAWN, RELAYED, SUPERSEDED, RETURNED)
+
+
+def sometimes(rows: Iterable[Row], processes: Iterable[Process]) -> dict[str, int]:
+    """How often each state occurred in one run."""
+    counts = dict.fromkeys(STATES, 0)
+    for process in processes:
+        counters: dict[str, int] = getattr(process.endpoint, "counters", {})
+        for name, state in COUNTED.items():
+            counts[state] += counters.get(name, 0)
+        counts[RETURNED] += process.returned
+    _from_rows(rows, counts)
+    return counts
+
+
+def _from_rows(rows: Iterable[Row], counts: dict[str, int]) -> None:
+    """Walk the rows in the order of time, with each process's view and whether its flush is open."""
+    view_of: dict[str, tuple[int, str]] = {}
+    flushing: set[str] = set()
+    merged: dict[tuple[int, str], set[tuple[int, str]]] = {}
+    for row in rows:
+        process, kind = row["process"], row["kind"]
+        if kind == "flush":
+            flushing.add(process)
+        elif kind == "view":
+            view = (row["view_epoch"], row["view_proposer"])
+            origin = view_of.get(process)
+            if origin is not None:
+                sources = merged.setdefault(view, set())
+                if origin not in sources:
+                    sources.add(origin)
+                    counts[MERGE_OF_THREE] += len(sources) == 3
+            view_of[process] = view
+            flushing.discard(process)
+        elif kind == "crash":
+            view_then = view_of.get(process)
+            if process in flushing or (view_then and any(view_of.get(other) == view_then for other in flushing)):
+                counts[CRASH_DURING_FLUSH] += 1
+        if kind in ("crash", "stop"):
+            flushing.discard(process)
+            view_of.pop(process, None)

@@ -1,0 +1,38 @@
+"""The swarm of `make test`: some hundred seeds, spread over all orderers, each a storm of faults followed by a healing.
+
+Safety is judged by the oracle over every row, liveness by the swarm itself. What must have happened *sometimes* is counted: a
+swarm that never reaches the rare states proves little. `make test-long N=…` runs any number of seeds.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from isotone.protocol.ordering import registry
+from isotone.sim.judge import judge
+from isotone.sim.swarm import CHECKER, find_checker
+
+SEEDS = 90
+SOMETIMES = (
+    "crash during a flush",
+    "merge of three components",
+    "retransmission just after a view change",
+    "suspicion withdrawn",
+    "message recovered from a third member",
+)
+
+
+@pytest.mark.parametrize("order", registry.names())
+def test_seeds_pass_and_reach_the_rare_states(order: str) -> None:
+    check = find_checker(CHECKER)
+    failed = []
+    seen: Counter[str] = Counter()
+    for seed in range(1, SEEDS + 1):
+        verdict, _ = judge(seed, [order], check)
+        if verdict.failures:
+            failed.append(f"python -m isotone.sim.swarm --seed {seed} --order {order}: {verdict.failures[0]}")
+        seen.update(verdict.sometimes)
+    assert not failed, "\n".join(failed)
+    assert not [what for what in SOMETIMES if not seen[what]], seen
