@@ -55,7 +55,7 @@ def test_one_long_frame_in_small_reads_is_not_copied_again_and_again() -> None:
 def test_the_buffer_shrinks_after_a_long_frame() -> None:
     decoder = FrameDecoder()
     assert read(decoder, frame(bytes(5_000_000)), 100_000) == [bytes(5_000_000)]
-    assert len(decoder.get_buffer()) < 1_000_000
+    assert len(decoder.get_buffer()) < 2_000_000
 
 
 @pytest.mark.parametrize("length", [0, 101, 2**32 - 1])

@@ -72,7 +72,7 @@ def test_records_made_in_different_turns_are_not_mixed_up() -> None:
 
 
 def test_a_long_packet_is_cut_where_the_link_allows() -> None:
-    casts: list[Any] = [Cast(n, 0, [n], n, [bytes([n]) * 100_000]) for n in range(1, 11)]
+    casts: list[Any] = [Cast(n, 0, [n], n, [bytes([n]) * 100_000]) for n in range(1, 31)]
     packet = Packet(4, "a#1", 21, 5, casts, [Ready(ViewId(4, "a#1"))])
     frames = PacketEncoder().frames(packet)
     assert len(frames) > 3

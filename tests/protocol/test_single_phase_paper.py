@@ -139,9 +139,7 @@ def test_the_horizon_is_definition_8(sites: str, count: int) -> None:
                 continue  # a pending message's timestamp is known of its sender
             others = [i for i in range(count) if i != sender]
             # "for i < m.site" compares sites at the message's timestamp; the next timestamp that i may use is LCV[i] + 1
-            definition_8 = all(
-                ts <= vector[i] if f(i, ts) < f(sender, ts) else ts <= vector[i] + 1 for i in others
-            )
+            definition_8 = all(ts <= vector[i] if f(i, ts) < f(sender, ts) else ts <= vector[i] + 1 for i in others)
             assert (orderer._key(ts, sender) < horizon) == definition_8, (vector, sender, ts)
 
 

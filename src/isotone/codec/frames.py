@@ -18,7 +18,7 @@ FRAME_BYTES = 16 * 1024 * 1024
 
 _SMALL_BYTES = 8 * 1024
 _FIRST_BYTES = 64 * 1024
-_LARGE_BYTES = 512 * 1024
+_LARGE_BYTES = 1024 * 1024
 _LEAST_SPACE = 16 * 1024
 
 
@@ -60,7 +60,7 @@ class FrameDecoder:
         if held + missing > self._size:
             self._resize(max(held + missing, min(2 * self._size, _LARGE_BYTES)))
         else:
-            self._view[:held] = bytes(self._view[start:end])
+            self._view[:held] = self._view[start:end]
             self._start, self._end = 0, held
         return self._view[self._end :]
 

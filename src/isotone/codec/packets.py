@@ -20,7 +20,7 @@ from isotone.model.records import Loose, Packet, Sequenced
 JOIN_BELOW_BYTES = 8 * 1024
 """Shorter frames are joined into one buffer; of longer ones the records are handed to the transport as they are."""
 
-CUT_BYTES = 256 * 1024
+CUT_BYTES = 512 * 1024
 """A packet much longer than this goes as several frames: the receiver decodes the first while the next is on its way."""
 
 _HEAD_BYTES = 256

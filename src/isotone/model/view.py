@@ -28,6 +28,9 @@ class View(msgspec.Struct, frozen=True, array_like=True):
     members: tuple[ProcessId, ...]
     ordering: Ordering
 
+    def __hash__(self) -> int:
+        return hash(self.id)
+
     def __contains__(self, process: ProcessId) -> bool:
         return process in self.members
 

@@ -226,7 +226,7 @@ class Endpoint:
             for peer, records_ in loose.items():
                 packets.append((peer, self._loose_packet(peer, records_, now)))
             self._loose = {}
-        if self.recorder is not None and packets:
+        if self.recorder is not None and packets and not self.closed:
             self._count_packets(packets, now)
         return packets
 

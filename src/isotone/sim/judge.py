@@ -119,7 +119,8 @@ def _play(simulation: Simulation, drawn: Drawn, verdict: Verdict) -> list[Proces
     while True:
         view = _settled(simulation, deadline)
         if view is None:
-            verdict.failures.append("liveness: no lasting common view; " + _where(simulation))
+            if simulation.running():  # if all have left or crashed there is nothing to expect
+                verdict.failures.append("liveness: no lasting common view; " + _where(simulation))
             return []
         verdict.converged_ns = simulation.now - healed - STABLE_NS
         final = simulation.running()

@@ -1,0 +1,37 @@
+"""Live throughput and latency against the raw mesh: a thin caller of `isotone.runtime.bench`.
+
+    python benchmarks/live.py [--members 5] [--size 50 1024] [--order single_phase] [--repeats 5] [--slow-consumer]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from isotone.runtime.bench import run_bench, run_slow_consumer
+
+
+def main() -> None:
+    """One JSON object per line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--members", type=int, default=5)
+    parser.add_argument("--size", type=int, nargs="+", default=[50, 1024])
+    parser.add_argument("--order", nargs="+", default=["single_phase"])
+    parser.add_argument("--level", default="agreed")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=None)
+    parser.add_argument("--slow-consumer", action="store_true")
+    given = parser.parse_args()
+    for order in given.order:
+        for size in given.size:
+            if given.slow_consumer:
+                result = run_slow_consumer(given.members, size, order, given.level, seconds=given.seconds or 60.0)
+            else:
+                result = run_bench(
+                    given.members, size, order, given.level, repeats=given.repeats, seconds=given.seconds or 1.0
+                )
+            print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()

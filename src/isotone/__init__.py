@@ -1,0 +1,105 @@
+"""Isotone: totally ordered group communication.
+
+    async with isotone.join("editors", name="a", seeds=["127.0.0.1:7001"]) as group:
+        await group.send(b"hello")
+        async for event in group:
+            ...
+
+Names are loaded when they are first used: who needs only the model or the pipeline does not load the runtime.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from isotone.model.errors import (
+        Blocked,
+        Closed,
+        ConfigError,
+        GroupError,
+        InvariantViolation,
+        LocalProtocolError,
+        Overloaded,
+        RemoteProtocolError,
+        TraceFormatError,
+    )
+    from isotone.model.events import DeliveryBatch, ReturnedBatch, SlowMember, Suspicion, Transitional, ViewInstalled
+    from isotone.model.ids import ProcessId, ViewId
+    from isotone.model.settings import Limits, Timing
+    from isotone.model.view import Ordering, View
+    from isotone.runtime.events import Delivery, Returned
+    from isotone.runtime.group import Group, join
+    from isotone.runtime.loop import run
+
+_HOMES = {
+    "isotone.model.errors": (
+        "Blocked",
+        "Closed",
+        "ConfigError",
+        "GroupError",
+        "InvariantViolation",
+        "LocalProtocolError",
+        "Overloaded",
+        "RemoteProtocolError",
+        "TraceFormatError",
+    ),
+    "isotone.model.events": (
+        "DeliveryBatch",
+        "ReturnedBatch",
+        "SlowMember",
+        "Suspicion",
+        "Transitional",
+        "ViewInstalled",
+    ),
+    "isotone.model.ids": ("ProcessId", "ViewId"),
+    "isotone.model.settings": ("Limits", "Timing"),
+    "isotone.model.view": ("Ordering", "View"),
+    "isotone.runtime.events": ("Delivery", "Returned"),
+    "isotone.runtime.group": ("Group", "join"),
+    "isotone.runtime.loop": ("run",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Blocked",
+    "Closed",
+    "ConfigError",
+    "Delivery",
+    "DeliveryBatch",
+    "Group",
+    "GroupError",
+    "InvariantViolation",
+    "Limits",
+    "LocalProtocolError",
+    "Ordering",
+    "Overloaded",
+    "ProcessId",
+    "RemoteProtocolError",
+    "Returned",
+    "ReturnedBatch",
+    "SlowMember",
+    "Suspicion",
+    "Timing",
+    "TraceFormatError",
+    "Transitional",
+    "View",
+    "ViewId",
+    "ViewInstalled",
+    "join",
+    "run",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'isotone' has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

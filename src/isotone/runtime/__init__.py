@@ -1,0 +1,1 @@
+"""The live runtime: an endpoint over TCP connections under asyncio."""

@@ -1,0 +1,254 @@
+"""The live driver of an endpoint: it owns the clock, the turn and the timer.
+
+A turn: drain all ready input, collect, one frame per peer, hand over the upcalls, re-arm one timer. Input is whatever
+the event loop finds ready in one iteration; the first of it schedules the end of the turn. Invariants: the endpoint is
+only called from the event loop's thread, with a `now` that never decreases; an error that escapes from it is fatal for
+this process's membership and reaches the application, it is never only logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from isotone.model.errors import Closed, RemoteProtocolError
+from isotone.model.events import DeliveryBatch, Ended, Upcall, ViewInstalled
+from isotone.model.ids import ProcessId
+from isotone.model.records import Packet
+from isotone.model.settings import EndpointConfig
+from isotone.model.view import View
+from isotone.protocol.recorder import Recorder
+from isotone.runtime.inbox import Inbox
+from isotone.runtime.logs import logger
+from isotone.runtime.network import Network
+from isotone.runtime.outgoing import Outgoing, Submitter
+from isotone.runtime.tracing import LiveTrace
+
+_LEAST_TIMER_S = 0.001
+_OVERLOAD_BYTES = 1 << 40
+"""More than any limit of a backlog: what a trace that lags counts for."""
+
+
+class EffectsLike(Protocol):
+    """The columns of a turn."""
+
+    packets: list[tuple[ProcessId, Packet]]
+    upcalls: list[Upcall]
+    drop: list[ProcessId]
+
+
+class EndpointLike(Submitter, Protocol):
+    """What the driver needs of an endpoint."""
+
+    closed: bool
+
+    @property
+    def view(self) -> View | None: ...
+    def start(self, now: int) -> None: ...
+    def receive(self, peer: ProcessId, packet: Packet, now: int) -> None: ...
+    def connected(self, peer: ProcessId, address: str, now: int) -> None: ...
+    def disconnected(self, peer: ProcessId, now: int) -> None: ...
+    def wake(self, now: int) -> None: ...
+    def deadline(self) -> int | None: ...
+    def collect(self, now: int) -> EffectsLike: ...
+    def leave(self, now: int) -> None: ...
+    def backlog(self, size: int, now: int) -> None: ...
+    def address_of(self, peer: ProcessId) -> str | None: ...
+    def status(self) -> dict[str, object]: ...
+
+
+EndpointFactory = Callable[[EndpointConfig, Recorder | None], EndpointLike]
+
+
+class Driver:
+    """Runs one endpoint over one network."""
+
+    def __init__(
+        self, endpoint: EndpointLike, network: Network, payload_bytes: int, trace: LiveTrace | None = None
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.endpoint = endpoint
+        self.network = network
+        self.inbox = Inbox(self._loop, self._consumed)
+        self.outgoing = Outgoing(self._loop, endpoint, payload_bytes, self.schedule)
+        self.joined: asyncio.Future[None] = self._loop.create_future()
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+        self.failure: BaseException | None = None
+        self.turns = 0
+        self._trace = trace
+        self._scheduled = False
+        self._leaving = False
+        self._left = False
+        self._stopped = False
+        self._reported = 0
+        self._deadline: int | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0
+
+    def start(self) -> None:
+        """Begin."""
+        self.endpoint.start(time.monotonic_ns())
+        self.schedule()
+
+    def leave(self) -> None:
+        """Leave gracefully when everything accepted has been handed to the endpoint; `ended` tells when it is done."""
+        self.outgoing.close(Closed("this process has left the group"))
+        self._leaving = True
+        self.schedule()
+
+    def stop(self) -> None:
+        """No more turns."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def lingering(self) -> bool:
+        """Whether the endpoint has ended but still has something to tell its peers."""
+        return not self._stopped and self.endpoint.closed and self.endpoint.deadline() is not None
+
+    # --- input -----------------------------------------------------------------------------------------------------
+
+    def received(self, peer: ProcessId, packet: Packet) -> None:
+        """From the network; a `RemoteProtocolError` goes back to it and costs the peer its connection."""
+        if self._stopped:
+            return
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+        try:
+            self.endpoint.receive(peer, packet, time.monotonic_ns())
+        except (RemoteProtocolError, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            self._fail(error)
+
+    def connected(self, peer: ProcessId, address: str) -> None:
+        """From the network: there is a link to `peer`."""
+        if self._stopped:
+            return
+        try:
+            self.endpoint.connected(peer, address, time.monotonic_ns())
+        except BaseException as error:
+            self._fail(error)
+        self.schedule()
+
+    def disconnected(self, peer: ProcessId) -> None:
+        """From the network: the last link to `peer` is gone."""
+        if self._stopped:
+            return
+        try:
+            self.endpoint.disconnected(peer, time.monotonic_ns())
+        except BaseException as error:
+            self._fail(error)
+        self.schedule()
+
+    def schedule(self) -> None:
+        """Ask for the end of the turn, once everything that is ready has been taken."""
+        if not self._scheduled and not self._stopped:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    # --- the end of a turn -----------------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self._stopped:
+            return
+        self.turns += 1
+        try:
+            self._finish(time.monotonic_ns())
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            self._fail(error)
+
+    def _finish(self, now: int) -> None:
+        endpoint = self.endpoint
+        if not self._left:
+            self._pass_on(now)
+        if self._deadline is not None and now >= self._deadline:
+            endpoint.wake(now)
+        backlog = self.inbox.backlog
+        if self._trace is not None and self._trace.overloaded:
+            backlog += _OVERLOAD_BYTES
+        if backlog != self._reported:
+            self._reported = backlog
+            endpoint.backlog(backlog, now)
+        effects = endpoint.collect(now)
+        if effects.packets:
+            self.network.send(effects.packets)
+        for peer in effects.drop:
+            self.network.drop(peer)
+        if effects.upcalls:
+            self._hand_over(effects.upcalls)
+        if not self._leaving:
+            self.outgoing.refresh()
+        if self._trace is not None:
+            self._trace.turn()
+        self._arm(now)
+
+    def _pass_on(self, now: int) -> None:
+        """What the application gave, and then, if it leaves, its leave."""
+        if not self._leaving:
+            self.outgoing.flush(now)
+            return
+        if not self.endpoint.closed:
+            self.outgoing.last_flush(now)
+            if not self.outgoing.empty:
+                return
+            self.endpoint.leave(now)
+        self._left = True
+
+    def _hand_over(self, upcalls: list[Upcall]) -> None:
+        for upcall in upcalls:
+            if isinstance(upcall, DeliveryBatch):
+                continue
+            if isinstance(upcall, ViewInstalled):
+                if not self.joined.done():
+                    self.joined.set_result(None)
+            elif isinstance(upcall, Ended):
+                reason = upcall.error or "this process has left the group"
+                self.outgoing.close(Closed(reason))
+                if not self.joined.done():
+                    self.joined.set_exception(Closed(reason))
+                if not self.ended.done():
+                    self.ended.set_result(None)
+        self.inbox.put(upcalls)
+
+    def _arm(self, now: int) -> None:
+        """One timer: an armed one that fires too early does no harm and is kept."""
+        deadline = self._deadline = self.endpoint.deadline()
+        if deadline is None or (self._timer is not None and self._timer_at <= deadline):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_later(max((deadline - now) / 1e9, _LEAST_TIMER_S), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self.schedule()
+
+    def _consumed(self) -> None:
+        """The application took something that counted as backlog."""
+        if self._reported and self.inbox.backlog <= self._reported // 2:
+            self.schedule()
+
+    # --- failure ---------------------------------------------------------------------------------------------------
+
+    def _fail(self, error: BaseException) -> None:
+        """The endpoint is broken: end here, and let the application see why."""
+        if self._stopped:
+            return
+        logger.critical("the endpoint failed: %s: %s", type(error).__name__, error)
+        self.failure = error
+        self.stop()
+        self.outgoing.close(error)
+        self.inbox.end(error)
+        if not self.joined.done():
+            self.joined.set_exception(error)
+        if not self.ended.done():
+            self.ended.set_result(None)

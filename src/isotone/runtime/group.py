@@ -1,0 +1,305 @@
+"""The door of the library: `join` a group, send, iterate over what is delivered, leave.
+
+Invariants: everything happens in the event loop that entered the group; an error of the application never harms the
+group; every wait can be cancelled, and cancelling loses nothing that was accepted and nothing that was not handed out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from isotone.model.errors import Closed, ConfigError, LocalProtocolError
+from isotone.model.ids import ProcessId, process_id
+from isotone.model.settings import MS, EndpointConfig, Limits, Timing
+from isotone.model.view import Level, Ordering, View
+from isotone.protocol.endpoint import Endpoint
+from isotone.protocol.ordering import registry
+from isotone.protocol.recorder import Recorder
+from isotone.runtime.addresses import parse_address, same_place
+from isotone.runtime.driver import Driver, EndpointFactory, EndpointLike
+from isotone.runtime.events import Batch, Event
+from isotone.runtime.network import Network
+from isotone.runtime.outgoing import Items, Types
+from isotone.runtime.tracing import LiveTrace
+
+LEAVE_S = 5.0
+_LEAVE_AFTER_ERROR_S = 1.0
+_FOUND_AFTER_NS = 1_500 * MS
+_FAREWELL_S = 2.0
+_POLL_S = 0.1
+
+
+def _endpoint(config: EndpointConfig, recorder: Recorder | None) -> EndpointLike:
+    return Endpoint(config, recorder)
+
+
+class Group:
+    """One process's membership in a group; made by `join`, entered by `async with`."""
+
+    def __init__(
+        self,
+        group: str,
+        config: EndpointConfig,
+        listen: str,
+        advertise: str | None,
+        seeds: Sequence[str],
+        trace: str | Path | None,
+        trace_form: Literal["parquet", "jsonl"] | None,
+        timeout: float | None,
+        found: bool | None,
+        endpoint_factory: EndpointFactory,
+    ) -> None:
+        self.group = group
+        self._config = config
+        self._listen = listen
+        self._advertise = advertise
+        self._seeds = list(dict.fromkeys(seeds))
+        self._trace_path = trace
+        self._trace_form: Literal["parquet", "jsonl"] | None = trace_form
+        self._timeout = timeout
+        self._found = found
+        self._factory = endpoint_factory
+        self._trace: LiveTrace | None = None
+        self._network: Network | None = None
+        self._driver: Driver | None = None
+        self._shut: asyncio.Task[None] | None = None
+        self._address = ""
+
+    # --- who and where ---------------------------------------------------------------------------------------------
+
+    @property
+    def process(self) -> ProcessId:
+        """This process's id, `name#incarnation`."""
+        return self._config.process
+
+    @property
+    def address(self) -> str:
+        """Where others reach this process; known once the group is entered."""
+        return self._address
+
+    @property
+    def view(self) -> View | None:
+        """The view installed now; the stream of events may still be before it."""
+        return self._running().endpoint.view
+
+    def status(self) -> dict[str, object]:
+        """The state of the endpoint and of the connections, for people."""
+        driver = self._running()
+        return {
+            **driver.endpoint.status(),
+            "address": self._address,
+            "linked": driver.network.linked(),
+            "backlog_bytes": driver.inbox.backlog,
+            "packets_lost": driver.network.lost_packets,
+            "turns": driver.turns,
+        }
+
+    # --- joining ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> Self:
+        """Join, and return when the first view is installed. `async with` does this."""
+        if self._network is not None:
+            raise LocalProtocolError("this group was entered already: call join again")
+        limits = self._config.limits
+        network = self._network = Network(self.group, self.process, limits.payload_bytes, self._resolve)
+        try:
+            self._address = await network.listen(self._listen, self._advertise)
+            config = self._settle_founder()
+            if self._trace_path is not None:
+                self._trace = LiveTrace(self._trace_path, self.process, self._trace_form)
+                self._trace.start()
+            endpoint = self._factory(config, self._trace.recorder if self._trace is not None else None)
+            driver = self._driver = Driver(endpoint, network, limits.payload_bytes, self._trace)
+            driver.start()
+            network.start(driver, self._seeds)
+            await self._first_view(driver)
+        except BaseException:
+            await self._close()
+            raise
+        return self
+
+    def _settle_founder(self) -> EndpointConfig:
+        """A process founds a group if it has no seeds or is one; otherwise it waits for somebody who does."""
+        others = [seed for seed in self._seeds if not same_place(seed, self._address)]
+        founder = self._found if self._found is not None else len(others) < len(self._seeds) or not self._seeds
+        old = self._config
+        return EndpointConfig(
+            process=old.process,
+            address=self._address,
+            founder=founder,
+            found_after_ns=_FOUND_AFTER_NS if founder and others else 0,
+            ordering=old.ordering,
+            timing=old.timing,
+            limits=old.limits,
+            seed=old.seed,
+        )
+
+    async def _first_view(self, driver: Driver) -> None:
+        try:
+            async with asyncio.timeout(self._timeout) as limit:
+                while not driver.joined.done():
+                    await asyncio.wait((driver.joined,), timeout=_POLL_S)
+                    refusal = driver.network.seeds.verdict()
+                    if refusal is not None and not driver.joined.done():
+                        raise ConfigError(f"cannot join group {self.group!r}: {refusal}")
+                    driver.network.seeds.report(driver.network.linked())
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            seeds = ", ".join(self._seeds) or "none"
+            raise TimeoutError(f"no view of group {self.group!r} within {self._timeout:g} s (seeds: {seeds})") from None
+        driver.joined.result()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.leave(LEAVE_S if error is None else _LEAVE_AFTER_ERROR_S)
+
+    # --- sending ---------------------------------------------------------------------------------------------------
+
+    async def send(self, payload: bytes, *, type: str | None = None, items: Sequence[str] | None = None) -> None:
+        """Multicast one message; waits while the window is closed, returns when it is accepted.
+
+        A cancelled `send` has not been accepted. Accepted messages are delivered in the order they were accepted.
+        """
+        await self._running().outgoing.send(payload, type, items)
+
+    async def send_many(self, payloads: Sequence[bytes], *, types: Types = None, items: Items = None) -> None:
+        """Multicast many messages at once, the fastest way; none is accepted if one of them is too long.
+
+        If it is cancelled, a part from the first on has been accepted; `try_send_many` says how many.
+        """
+        await self._running().outgoing.send_many(payloads, types, items)
+
+    def try_send(self, payload: bytes, *, type: str | None = None, items: Sequence[str] | None = None) -> bool:
+        """Multicast one message if the window is open; False: it was not accepted, `await drain()` and try again."""
+        return self._running().outgoing.try_send(payload, type, items)
+
+    def try_send_many(self, payloads: Sequence[bytes], *, types: Types = None, items: Items = None) -> int:
+        """Multicast as many messages, from the first on, as the window admits; returns how many."""
+        return self._running().outgoing.try_send_many(payloads, types, items)
+
+    async def drain(self) -> None:
+        """Wait until the window is open."""
+        await self._running().outgoing.drain()
+
+    # --- receiving -------------------------------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        """Deliveries one by one, views and the rest, in one ordered stream; one iteration at a time.
+
+        It ends after a graceful leave and raises `Closed` if this process was put out. Who does not iterate is a slow
+        consumer: what is delivered waits here, and beyond `limits.backlog_bytes` all senders of the group are held back.
+        """
+        return self._running().inbox.events()
+
+    def batches(self) -> AsyncIterator[Batch]:
+        """The same stream with deliveries in batches, several times as fast for small messages."""
+        return self._running().inbox.batches()
+
+    # --- leaving ---------------------------------------------------------------------------------------------------
+
+    async def leave(self, timeout: float = LEAVE_S) -> None:
+        """Leave: what was accepted is still sent. After `timeout` seconds the process goes without a farewell."""
+        driver = self._running()
+        if self._shut is None:
+            self._shut = asyncio.get_running_loop().create_task(self._leave(driver, timeout))
+        await asyncio.shield(self._shut)
+        if driver.failure is not None and not isinstance(driver.failure, Exception):
+            raise driver.failure
+
+    async def _leave(self, driver: Driver, timeout: float) -> None:
+        if not driver.ended.done():
+            driver.leave()
+            await asyncio.wait((driver.ended,), timeout=timeout)
+        deadline = time.monotonic() + min(timeout, _FAREWELL_S)
+        while driver.lingering and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
+        await self._close()
+
+    async def _close(self) -> None:
+        driver = self._driver
+        if driver is not None:
+            driver.stop()
+            driver.outgoing.close(Closed("this process has left the group"))
+            driver.inbox.end(None)
+        if self._network is not None:
+            await self._network.close()
+        if self._trace is not None:
+            await self._trace.close()
+
+    # --- for tests and demonstrations ------------------------------------------------------------------------------
+
+    def block(self, names: Iterable[str]) -> None:
+        """A testing aid: behave as if the network to and from processes of these names were cut."""
+        self._running().network.block(names)
+
+    def unblock(self) -> None:
+        """Undo `block`."""
+        self._running().network.block(())
+
+    def _resolve(self, peer: ProcessId) -> str | None:
+        return None if self._driver is None else self._driver.endpoint.address_of(peer)
+
+    def _running(self) -> Driver:
+        if self._driver is None:
+            raise LocalProtocolError("enter the group first: async with isotone.join(…) as group")
+        return self._driver
+
+
+def join(
+    group: str,
+    *,
+    name: str,
+    listen: str = "127.0.0.1:0",
+    seeds: Iterable[str] = (),
+    advertise: str | None = None,
+    order: str = "single_phase",
+    level: Level = "agreed",
+    k: int = 1,
+    options: Mapping[str, int | str | bool] | None = None,
+    timing: Timing | None = None,
+    limits: Limits | None = None,
+    trace: str | Path | None = None,
+    trace_form: Literal["parquet", "jsonl"] | None = None,
+    incarnation: int | None = None,
+    found: bool | None = None,
+    timeout: float | None = None,
+    endpoint_factory: EndpointFactory = _endpoint,
+) -> Group:
+    """A group to be entered with `async with`, which waits for the first view (at most `timeout` seconds).
+
+    `seeds` are addresses of processes that may be in the group. Without seeds, or if this process's own address is
+    among them, it may found the group; otherwise it keeps looking for one (`found` overrides this). `advertise` is the address
+    that others dial if it differs from `listen`. `incarnation` must grow with every restart of `name`; the default is the
+    wall clock's milliseconds.
+    """
+    if not 0 < len(group) <= 255 or not group.isprintable():
+        raise ConfigError(f"group name {group!r}: use 1 to 255 printable characters")
+    addresses = [seeds] if isinstance(seeds, str) else list(seeds)
+    for seed in addresses:
+        parse_address(seed, "seed")
+    parse_address(listen, "listen address", any_port=True)
+    if advertise is not None:
+        parse_address(advertise, "advertised address")
+    ordering = Ordering(order, level, k, dict(options or {}))
+    registry.validate(ordering)
+    config = EndpointConfig(
+        process=process_id(name, incarnation if incarnation is not None else time.time_ns() // MS),
+        ordering=ordering,
+        timing=timing or Timing(),
+        limits=limits or Limits(),
+        seed=random.getrandbits(62),
+    )
+    return Group(
+        group, config, listen, advertise, addresses, trace, trace_form, timeout, found, endpoint_factory
+    )  # fmt: skip

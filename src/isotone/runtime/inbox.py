@@ -1,0 +1,173 @@
+"""From the driver to the application: a queue of upcalls and the two ways to iterate over it.
+
+Invariants: every upcall is handed out once, in order, to one iteration; a cancelled or abandoned iteration takes
+nothing with it that it has not handed out, and the next one goes on from there; an iteration that never suspends by itself
+still lets the event loop run every few milliseconds.
+
+`backlog` is what waits here, in bytes. Sizes are only worked out when the application lags by a whole turn: one
+that keeps up pays nothing for being measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import chain, islice
+
+from isotone.model.errors import Closed, LocalProtocolError
+from isotone.model.events import DeliveryBatch, Ended, ReturnedBatch, Upcall
+from isotone.runtime.events import Batch, Event, split
+
+_STRETCH = 32
+"""Messages handed out between two looks at the clock, unless the application proves to be quick."""
+_QUICK_S = 0.001
+"""Who takes a stretch in less than this gets the rest of the batch in one go."""
+_SLICE_S = 0.005
+"""How long an iteration may keep the event loop."""
+_SAMPLE = 64
+_MESSAGE_BYTES = 40
+"""What a message costs besides its payload."""
+
+
+def _size(upcall: Upcall) -> int:
+    """What an upcall occupies; of a long batch, which cannot have large messages, a sample is measured."""
+    if not isinstance(upcall, DeliveryBatch | ReturnedBatch):
+        return _MESSAGE_BYTES
+    payloads = upcall.payloads
+    every = len(payloads) // _SAMPLE or 1
+    return sum(map(len, payloads[::every])) * every + _MESSAGE_BYTES * len(payloads)
+
+
+class Inbox:
+    """The upcalls that the application has not yet taken. `consumed` is called when a measured backlog shrinks."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, consumed: Callable[[], None]) -> None:
+        self._loop = loop
+        self._consumed = consumed
+        self._queue: deque[Batch] = deque()
+        self._unsized = 0  # upcalls in the queue whose size is not known: all of them, or none
+        self._sizes: deque[int] = deque()
+        self._rest: Iterator[Event] | None = None  # of the batch that is being split
+        self._waiter: asyncio.Future[None] | None = None
+        self._turn: object = None  # whose turn it is to iterate
+        self._slice_end = 0.0
+        self._ended = False
+        self._error: BaseException | None = None
+        self.backlog = 0
+
+    # --- the driver's side -----------------------------------------------------------------------------------------
+
+    def put(self, upcalls: Sequence[Upcall]) -> None:
+        """Take the upcalls of a turn. What follows an `Ended` is not looked at."""
+        caught_up = not self._queue
+        if self._unsized:
+            self._sizes.extend(map(_size, self._queue))
+            self.backlog = sum(self._sizes)
+            self._unsized = 0
+        for upcall in upcalls:
+            if isinstance(upcall, Ended):
+                self.end(None if upcall.error is None else Closed(upcall.error))
+                break
+            self._queue.append(upcall)
+            if caught_up:
+                self._unsized += 1
+            else:
+                size = _size(upcall)
+                self._sizes.append(size)
+                self.backlog += size
+        self._wake()
+
+    def end(self, error: BaseException | None) -> None:
+        """Nothing follows: iterations end, or raise `error`, when the queue is empty."""
+        if not self._ended:
+            self._ended = True
+            self._error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    # --- the application's side ------------------------------------------------------------------------------------
+
+    async def batches(self) -> AsyncIterator[Batch]:
+        """Upcalls as they come, deliveries in batches."""
+        turn = self._begin()
+        if self._rest is not None:
+            event = next(self._rest, None)
+            if event is not None:
+                self._rest = chain((event,), self._rest)
+                raise LocalProtocolError("an iteration by messages stopped inside a batch: take its rest so first")
+            self._rest = None
+        while await self._more(turn):
+            yield self._pop()
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Message by message."""
+        turn = self._begin()
+        while self._rest is not None or await self._more(turn):
+            rest = self._rest
+            if rest is None:
+                rest = self._rest = split(self._pop())
+            stretch: Iterator[Event] = islice(rest, _STRETCH)
+            while True:
+                began, event = time.monotonic(), None
+                for event in stretch:
+                    yield event
+                if turn is not self._turn:
+                    raise LocalProtocolError("another iteration over this group has begun")
+                if event is None:
+                    self._rest = None
+                    break
+                now = time.monotonic()
+                stretch = rest if now - began < _QUICK_S else islice(rest, _STRETCH)
+                if now > self._slice_end:
+                    await self._breathe()
+
+    def _begin(self) -> object:
+        if self._waiter is not None:
+            raise LocalProtocolError("this group is being iterated over already: one iteration at a time")
+        self._turn = object()
+        return self._turn
+
+    async def _more(self, turn: object) -> bool:
+        """Whether there is another upcall; waits for one."""
+        while True:
+            if turn is not self._turn:
+                raise LocalProtocolError("another iteration over this group has begun")
+            if self._queue:
+                if time.monotonic() > self._slice_end:
+                    await self._breathe()
+                    continue
+                return True
+            if self._ended:
+                if isinstance(self._error, Closed):
+                    raise Closed(*self._error.args)
+                if self._error is not None:
+                    raise self._error
+                return False
+            if self._waiter is not None:
+                raise LocalProtocolError("this group is being iterated over already: one iteration at a time")
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+            self._slice_end = time.monotonic() + _SLICE_S
+
+    async def _breathe(self) -> None:
+        """Let the event loop run once."""
+        await asyncio.sleep(0)
+        self._slice_end = time.monotonic() + _SLICE_S
+
+    def _pop(self) -> Batch:
+        upcall = self._queue.popleft()
+        if self._unsized:
+            self._unsized -= 1
+        elif self._sizes:
+            self.backlog -= self._sizes.popleft()
+            self._consumed()
+        return upcall

@@ -1,0 +1,67 @@
+"""What the contract is asked of: every registered orderer with every combination of its options, at every delivery level.
+
+An orderer that is registered later is held to the contract without a line here, unless its order is extrinsic
+(PROTOCOLS §3): then it may hand messages back when a view ends without the member that orders, and says so below.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import NamedTuple
+
+from isotone.model.view import LEVELS, Level, Ordering
+from isotone.protocol.ordering import registry
+
+K = 2
+EXTRINSIC = {"sequencer", "two_phase", "token"}
+FOR_DEMONSTRATION = {("sequencer", "fallback", "classical")}  # contradicts itself on purpose; the checks flag it
+
+
+class Case(NamedTuple):
+    """One way to run a group."""
+
+    order: str
+    level: Level
+    options: tuple[tuple[str, int | str | bool], ...]
+
+    def __str__(self) -> str:
+        return "-".join([self.order, *(str(value) for _, value in self.options), self.level])
+
+    @property
+    def ordering(self) -> Ordering:
+        """The setting that selects it."""
+        return Ordering(self.order, self.level, K if self.level == "k" else 1, dict(self.options))
+
+    @property
+    def total(self) -> bool:
+        """Whether all members deliver in one order."""
+        return registry.find(self.order).total
+
+    @property
+    def intrinsic(self) -> bool:
+        """Whether a message carries all that fixes its place, so that none is ever handed back."""
+        return self.order not in EXTRINSIC
+
+    def need(self, members: int) -> int:
+        """How many members must hold a message before it is delivered with the level that was asked for."""
+        return {"agreed": 1, "k": min(K, members), "safe": members}[self.level]
+
+
+def _cases() -> list[Case]:
+    result = []
+    for order in registry.names():
+        options = registry.find(order).options
+        for values in product(*options.values()):
+            chosen = tuple(zip(options, values, strict=True))
+            if not any((order, name, value) in FOR_DEMONSTRATION for name, value in chosen):
+                result += [Case(order, level, chosen) for level in LEVELS]
+    return result
+
+
+CASES = _cases()
+EVERY_ORDER = [case for case in CASES if case.level == "agreed"]
+"""For what does not depend on the level."""
+ABOVE_AGREED = [case for case in CASES if case.level != "agreed"]
+"""For what only the higher levels promise."""
+SAFE = [case for case in CASES if case.level == "safe"]
+EXTRINSIC_SAFE = [case for case in SAFE if not case.intrinsic]

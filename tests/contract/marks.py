@@ -1,0 +1,25 @@
+"""Which cases a test is asked of, and a settled group to begin with."""
+
+from __future__ import annotations
+
+import pytest
+
+from isotone.model.settings import Limits
+from tests.contract.cases import ABOVE_AGREED, CASES, EVERY_ORDER, EXTRINSIC_SAFE, SAFE, Case
+from tests.contract.watch import Watch
+from tests.protocol.bag import LIMITS
+
+A, B, C, D, E = "a#1", "b#1", "c#1", "d#1", "e#1"
+
+every_case = pytest.mark.parametrize("case", CASES, ids=str)
+every_order = pytest.mark.parametrize("case", EVERY_ORDER, ids=str)
+above_agreed = pytest.mark.parametrize("case", ABOVE_AGREED, ids=str)
+safe = pytest.mark.parametrize("case", SAFE, ids=str)
+extrinsic_safe = pytest.mark.parametrize("case", EXTRINSIC_SAFE, ids=str)
+
+
+def group(case: Case, count: int = 3, limits: Limits = LIMITS) -> Watch:
+    """A settled group."""
+    watch = Watch(count, case, limits)
+    assert watch.settle()
+    return watch

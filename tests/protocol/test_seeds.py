@@ -1,0 +1,31 @@
+"""Seeds of the swarm that once failed. What a seed draws may change with the simulator; what once found something stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from isotone.sim.judge import judge
+from isotone.sim.swarm import CHECKER, all_orders, find_checker
+
+FREED = "a cast that a member lacks was freed"
+ENDLESS = "proposals without end in one turn"
+
+FOUND = {
+    13: FREED,
+    16: FREED,
+    20: FREED,
+    21: FREED,
+    45: "a process that left before its first view went on asking to be woken",
+    56: ENDLESS,
+    60: ENDLESS,
+    179: "a frozen leaver waited for others who ignored it",
+    1248: "late casts of a frozen member counted as held, so that safe was not uniform",
+    2421: "an estimate of who should be in the view flapped for ever",
+    4096: "the only process that two others both knew had left",
+}
+
+
+@pytest.mark.parametrize("seed", FOUND, ids=lambda seed: f"{seed}: {FOUND[seed]}")
+def test_a_seed_that_found_something_passes(seed: int) -> None:
+    verdict, _ = judge(seed, all_orders(), find_checker(CHECKER))
+    assert not verdict.failures, f"python -m isotone.sim.swarm --seed {seed}\n" + "\n".join(verdict.failures)
