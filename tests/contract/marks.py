@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isotone.model.settings import Limits
+from isotone.model.settings import MS, Limits
 from tests.contract.cases import ABOVE_AGREED, CASES, EVERY_ORDER, EXTRINSIC_SAFE, SAFE, Case
 from tests.contract.watch import Watch
 from tests.protocol.bag import LIMITS
@@ -19,7 +19,8 @@ extrinsic_safe = pytest.mark.parametrize("case", EXTRINSIC_SAFE, ids=str)
 
 
 def group(case: Case, count: int = 3, limits: Limits = LIMITS) -> Watch:
-    """A settled group."""
+    """A settled group, long enough after its last view that nothing holds the next change back."""
     watch = Watch(count, case, limits)
     assert watch.settle()
+    watch.run(100 * MS)
     return watch

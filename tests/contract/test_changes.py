@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from isotone.model.events import Transitional, ViewInstalled
 from isotone.model.records import Install, Packet, Plan
 from isotone.model.settings import MS, SECOND
 from tests.contract.cases import Case
-from tests.contract.marks import A, B, C, D, every_case, group
+from tests.contract.marks import A, B, C, D, every_case, every_order, group
 from tests.contract.watch import Watch
 from tests.protocol.bag import Fate, carries
 
@@ -89,6 +90,47 @@ def test_a_proposer_crashes_between_two_installs(case: Case) -> None:
     watch.check()
     assert [told.number for told in watch.told(B) if told.origin == C][-2:] == [watch.sent[C] - 1, watch.sent[C]]
     assert watch.views(C)[-1].together == (C,)  # b came from a view that c never saw
+
+
+@every_case
+def test_a_view_does_not_end_before_its_common_set_is_complete(case: Case) -> None:
+    """d's last message reached c only, and what c passes on to a is late: nobody is in the next view before a has it."""
+    watch = group(case, 4)
+    watch.submit(D, 1)
+    watch.packets = [entry for entry in watch.packets if entry[:2] != (C, A) and (entry[0] != D or entry[1] == C)]
+    watch.crash(D)
+
+    def nothing_sequenced_from_c_to_a(source: str, target: str, packet: Packet) -> Packet | Fate:
+        late = (source, target) == (C, A) and packet.records
+        return msgspec.structs.replace(packet, first=0, records=[]) if late else packet
+
+    assert watch.run(SECOND, nothing_sequenced_from_c_to_a, until=lambda: watch.live[C].membership.rounds.change is not None)
+    watch.run(100 * MS, nothing_sequenced_from_c_to_a)
+    assert [len(endpoint.view) for endpoint in watch.live.values()] == [4, 4, 4]
+    assert watch.settle()
+    watch.check(A, B, C)
+    expected = [(D, 1)] if case.intrinsic else []  # who orders it did not: nobody may
+    for process in (A, B, C):
+        assert [told.id for told in watch.told(process)] in (expected, [(D, 1)])
+
+
+@every_order
+def test_what_comes_before_its_view_is_kept(case: Case) -> None:
+    """The install to c is late: c has the messages that b sends in the new view before it has the view, and needs none again."""
+    watch = group(case)
+    watch.begin("d")
+
+    def late(source: str, target: str, packet: Packet) -> Packet | Fate:
+        return Fate.KEEP if target == C and carries(packet, Install) else packet
+
+    assert watch.run(SECOND, late, until=lambda: D in watch.live[B].view.members and D in watch.live[A].view.members)
+    watch.submit(B, 3)
+    watch.run(5 * MS, late)
+    assert D not in watch.live[C].view.members
+    assert watch.told(C) == []
+    watch.run(5 * MS)
+    assert len(watch.told(C)) == 3
+    assert all("retransmissions" not in endpoint.counters for endpoint in watch.live.values())
 
 
 @every_case

@@ -243,7 +243,7 @@ class Bag:
     # What can be seen
 
     def quiet(self) -> bool:
-        """One view, no change, nobody about to leave, everything sent and stable."""
+        """One view, no change, nobody about to leave, everything sent, received and stable."""
         views = {endpoint.view.id if endpoint.view else None for endpoint in self.live.values()}
         if len(views) > 1 or None in views:
             return False
@@ -252,6 +252,8 @@ class Bag:
             if epoch is None or epoch.frozen or endpoint.pending or len(epoch.view.members) != len(self.live):
                 return False
             if any(epoch.buffers) or len(epoch.gate) or endpoint._leave_wanted:
+                return False
+            if any(link.fresh or link.unacked for _, link in epoch.peers):  # an acknowledgement may be what a member waits for
                 return False
         return True
 

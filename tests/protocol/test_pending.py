@@ -91,9 +91,8 @@ def test_types_and_items_stay_with_their_messages() -> None:
     rows = []
     while pending:
         batch = pending.take()
-        assert batch.types is not None
-        assert batch.items is not None
-        rows += list(zip(batch.payloads, batch.types, batch.items, strict=True))
+        nothing = [None] * len(batch.payloads)
+        rows += list(zip(batch.payloads, batch.types or nothing, batch.items or nothing, strict=True))
     assert rows == [
         (b"1", None, None),
         (b"2", "t", ["i", "j"]),
@@ -108,6 +107,10 @@ def test_types_are_cut_with_the_prefix() -> None:
     pending = Pending(LIMITS)
     assert pending.add([b"x" * 10] * 4, list("abcd"), [["a"], ["b"], ["c"], ["d"]]) == (3, 30)
     assert [pending.take().types for _ in range(3)] == [["a"], ["b"], ["c"]]
+    assert pending.add([b"x" * 10, b"x" * 10, b"x", b"x" * 10], list("abcd"), [["a"], ["b"], ["c"], ["d"]]) == (3, 21)
+    assert pending.add([b"x"], ["e"], [["e"]]) == (1, 1)
+    batches = [pending.take() for _ in range(3)]
+    assert [(batch.types, batch.items) for batch in batches] == [(["a"], [["a"]]), (["b"], [["b"]]), (["c", "e"], [["c"], ["e"]])]
 
 
 def test_a_faulty_call_takes_nothing() -> None:

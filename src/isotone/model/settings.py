@@ -45,14 +45,14 @@ class Limits(msgspec.Struct, frozen=True):
     """Bounds on everything that could grow."""
 
     payload_bytes: int = 1024 * 1024
-    batch_bytes: int = 64 * 1024
+    batch_bytes: int = 128 * 1024
     batch_messages: int = 4096
-    pending_bytes: int = 2 * 1024 * 1024
+    pending_bytes: int = 4 * 1024 * 1024
     pending_messages: int = 65_536
-    window_bytes: int = 1024 * 1024
+    window_bytes: int = 4 * 1024 * 1024
     window_casts: int = 1024
     link_records: int = 4096
-    backlog_bytes: int = 4 * 1024 * 1024
+    backlog_bytes: int = 8 * 1024 * 1024
     contacts: int = 1024
 
     def __post_init__(self) -> None:

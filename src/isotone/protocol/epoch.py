@@ -68,6 +68,7 @@ class Epoch:
         self._others = frozenset(rank for rank, _ in self.peers)
         self.unreported = 0
         self.unstable_bytes = 0
+        self._own_sizes: deque[int] = deque()  # of the own casts in the buffer
         self.window_closed_by: set[int] = set()  # ranks whose applications lag
         self.frozen = False
         self.accepted: list[int] = []
@@ -94,6 +95,7 @@ class Epoch:
                 self._recorder.send(self.now, self.view.id, self.next_number, batch.payloads, batch.types, batch.items)
             self.next_number += len(batch.payloads)
             self.unstable_bytes += batch.size
+        self._own_sizes.append(batch.size if batch is not None else 0)
         self.held[rank] = seq
         if self._eager:
             self.stability.changed = True
@@ -241,11 +243,11 @@ class Epoch:
             surplus = count - freed[sender]
             if surplus:
                 buffer = self.buffers[sender]
-                own = sender == self.rank
                 for _ in range(surplus):
-                    cast = buffer.popleft()
-                    if own and cast.payloads:
-                        self.unstable_bytes -= sum(map(len, cast.payloads))
+                    buffer.popleft()
+                if sender == self.rank:
+                    for _ in range(surplus):
+                        self.unstable_bytes -= self._own_sizes.popleft()
         self.freed = stable
 
     def wants_report(self) -> bool:

@@ -1,6 +1,7 @@
-"""Messages that the application handed in and that have not been multicast yet, cut into batches when the window admits them.
+"""Messages that the application handed in and that have not been multicast yet, gathered into batches.
 
-Bounded in bytes and number. Messages keep their order; what was submitted in one turn travels as one batch if it fits.
+Bounded in bytes and number. Messages keep their order. What was submitted in one turn travels as one batch if it fits;
+messages are only looked at one by one where one submission exceeds a batch or the room that is left.
 """
 
 from __future__ import annotations
@@ -14,17 +15,39 @@ from isotone.model.errors import LocalProtocolError
 from isotone.model.settings import Limits
 from isotone.protocol.ordering.orderer import Batch
 
+Types = Sequence[str | None] | None
+Items = Sequence[Sequence[str] | None] | None
+
+
+class _Gathering:
+    """A batch that may still grow."""
+
+    __slots__ = ("items", "payloads", "size", "types")
+
+    def __init__(self) -> None:
+        self.payloads: list[bytes] = []
+        self.types: list[str | None] | None = None
+        self.items: list[list[str] | None] | None = None
+        self.size = 0
+
+    def add(self, payloads: Sequence[bytes], types: Types, items: Items, size: int) -> None:
+        before, count = len(self.payloads), len(payloads)
+        self.payloads += payloads
+        self.size += size
+        if types is not None or self.types is not None:
+            self.types = self.types if self.types is not None else [None] * before
+            self.types += types if types is not None else [None] * count
+        if items is not None or self.items is not None:
+            self.items = self.items if self.items is not None else [None] * before
+            self.items += [list(i) if i is not None else None for i in items] if items is not None else [None] * count
+
 
 class Pending:
     """A queue of messages."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._payloads: list[bytes] = []
-        self._types: list[str | None] | None = None
-        self._items: list[list[str] | None] | None = None
-        self._fresh_bytes = 0
-        self._batches: deque[Batch] = deque()
+        self._queue: deque[_Gathering] = deque()
         self._bytes = 0
         self._count = 0
 
@@ -32,72 +55,66 @@ class Pending:
         return self._count
 
     def room(self) -> bool:
-        """Whether another message would be taken."""
+        """Whether another message may be taken; a large one may have to wait all the same."""
         return self._bytes < self._limits.pending_bytes and self._count < self._limits.pending_messages
 
-    def add(
-        self,
-        payloads: Sequence[bytes],
-        types: Sequence[str | None] | None,
-        items: Sequence[Sequence[str] | None] | None,
-    ) -> tuple[int, int]:
+    def add(self, payloads: Sequence[bytes], types: Types, items: Items) -> tuple[int, int]:
         """Take as many messages as there is room for; returns their number and size."""
         limits = self._limits
-        sizes = list(map(len, payloads))
-        if sizes and max(sizes) > limits.payload_bytes:
+        size = sum(map(len, payloads))
+        count = len(payloads)
+        if size > limits.payload_bytes and max(map(len, payloads)) > limits.payload_bytes:
             raise LocalProtocolError(
-                f"a payload of {max(sizes)} bytes is over the limit of {limits.payload_bytes}: "
+                f"a payload of {max(map(len, payloads))} bytes is over the limit of {limits.payload_bytes}: "
                 "send it in parts, or raise payload_bytes"
             )
-        if (types is not None and len(types) != len(payloads)) or (items is not None and len(items) != len(payloads)):
+        if (types is not None and len(types) != count) or (items is not None and len(items) != count):
             raise LocalProtocolError("types and items must have one entry per payload")
-        size = sum(sizes)
-        count = len(sizes)
         if self._bytes + size > limits.pending_bytes or self._count + count > limits.pending_messages:
-            count = min(
-                bisect_right(list(accumulate(sizes)), limits.pending_bytes - self._bytes),
-                max(0, limits.pending_messages - self._count),
-            )
-            if count < len(sizes):
-                payloads = payloads[:count]
-                size = sum(sizes[:count])
+            room = bisect_right(list(accumulate(map(len, payloads))), limits.pending_bytes - self._bytes)
+            count = min(room, max(0, limits.pending_messages - self._count))
+            payloads = payloads[:count]
+            types = types[:count] if types is not None else None
+            items = items[:count] if items is not None else None
+            size = sum(map(len, payloads))
         if not count:
             return 0, 0
-        before = len(self._payloads)
-        self._payloads += payloads
-        if types is not None or self._types is not None:
-            self._types = self._types if self._types is not None else [None] * before
-            self._types += list(types[:count]) if types is not None else [None] * count
-        if items is not None or self._items is not None:
-            self._items = self._items if self._items is not None else [None] * before
-            self._items += [list(i) if i is not None else None for i in items[:count]] if items is not None else [None] * count
-        self._fresh_bytes += size
+        if size <= limits.batch_bytes and count <= limits.batch_messages:
+            self._gather(payloads, types, items, size)
+        else:
+            self._cut(payloads, types, items)
         self._bytes += size
         self._count += count
         return count, size
 
+    def _gather(self, payloads: Sequence[bytes], types: Types, items: Items, size: int) -> None:
+        limits = self._limits
+        last = self._queue[-1] if self._queue else None
+        if (
+            last is None
+            or last.size + size > limits.batch_bytes
+            or len(last.payloads) + len(payloads) > limits.batch_messages
+        ):
+            last = _Gathering()
+            self._queue.append(last)
+        last.add(payloads, types, items, size)
+
+    def _cut(self, payloads: Sequence[bytes], types: Types, items: Items) -> None:
+        """Cut a long submission into batches."""
+        limits = self._limits
+        ends = list(accumulate(map(len, payloads)))
+        start = done = 0
+        while start < len(payloads):
+            fitting = bisect_right(ends, done + limits.batch_bytes, start)
+            end = min(max(fitting, start + 1), start + limits.batch_messages)
+            part = slice(start, end)
+            size = ends[end - 1] - done
+            self._gather(payloads[part], types[part] if types else None, items[part] if items else None, size)
+            start, done = end, ends[end - 1]
+
     def take(self) -> Batch:
         """The next batch."""
-        if not self._batches:
-            self._cut()
-        batch = self._batches.popleft()
+        batch = self._queue.popleft()
         self._bytes -= batch.size
         self._count -= len(batch.payloads)
-        return batch
-
-    def _cut(self) -> None:
-        limits = self._limits
-        payloads, types, items = self._payloads, self._types, self._items
-        if self._fresh_bytes <= limits.batch_bytes and len(payloads) <= limits.batch_messages:
-            self._batches.append(Batch(payloads, types, items, self._fresh_bytes))
-        else:
-            ends = list(accumulate(map(len, payloads)))
-            start = done = 0
-            while start < len(payloads):
-                end = min(max(bisect_right(ends, done + limits.batch_bytes, start), start + 1), start + limits.batch_messages)
-                size = ends[end - 1] - done
-                self._batches.append(
-                    Batch(payloads[start:end], types[start:end] if types else None, items[start:end] if items else None, size)
-                )
-                start, done = end, ends[end - 1]
-        self._payloads, self._types, self._items, self._fresh_bytes = [], None, None, 0
+        return Batch(batch.payloads, batch.types, batch.items, batch.size)

@@ -151,16 +151,18 @@ class Member:
         return digest
 
     async def _take_events(self, total: int) -> int:
+        inbox = self._group._running().inbox
         digest = seen = 0
-        look = min(_EVENT_EVERY, total)
+        began, look = inbox.others, min(_EVENT_EVERY, total)
         async for event in self._group:
-            if event.__class__ is Delivery:
-                seen += 1
-                if seen == look:
+            seen += 1
+            if seen == look:
+                end = total + inbox.others - began  # views and the like count too
+                if isinstance(event, Delivery):
                     digest = hash((digest, event.origin, event.number, event.payload[:8]))
-                    if seen == total:
-                        break
-                    look = min(look + _EVENT_EVERY, total)
+                if seen == end:
+                    break
+                look = min(look + _EVENT_EVERY, end)
         return digest
 
     async def latency(self, via: str, size: int, rate: float, count: int, members: int, start: float) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from typing import cast
 PACK_BYTES = 64 * 1024
 _LENGTH = Struct(">I")
 _HIGH_BYTES = 1024 * 1024
-_BUFFER_BYTES = 512 * 1024
 
 
 def pack(messages: Sequence[bytes]) -> bytes:
@@ -37,13 +36,12 @@ def split(body: bytes) -> list[bytes]:
     return messages
 
 
-class MeshLink(asyncio.BufferedProtocol):
+class MeshLink(asyncio.Protocol):
     """One connection of the mesh."""
 
     def __init__(self, deliver: Callable[[list[bytes]], None]) -> None:
         self._deliver = deliver
-        self._view = memoryview(bytearray(_BUFFER_BYTES))
-        self._start = self._end = 0
+        self._buffer = b""
         self.transport: asyncio.Transport | None = None
         self.open = asyncio.Event()
         self.open.set()
@@ -58,24 +56,17 @@ class MeshLink(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self.open.set()
 
-    def get_buffer(self, sizehint: int) -> memoryview:
-        if self._end > _BUFFER_BYTES // 2:
-            held = self._end - self._start
-            self._view[:held] = self._view[self._start : self._end]
-            self._start, self._end = 0, held
-        return self._view[self._end :]
-
-    def buffer_updated(self, nbytes: int) -> None:
-        self._end += nbytes
-        while self._end - self._start >= 4:
-            begin = self._start + 4
-            end = begin + _LENGTH.unpack_from(self._view, self._start)[0]
-            if end > self._end:
+    def data_received(self, data: bytes) -> None:
+        data = self._buffer + data if self._buffer else data
+        at, end = 0, len(data)
+        while end - at >= 4:
+            begin = at + 4
+            after = begin + _LENGTH.unpack_from(data, at)[0]
+            if after > end:
                 break
-            self._start = end
-            self._deliver(split(bytes(self._view[begin:end])))
-        if self._start == self._end:
-            self._start = self._end = 0
+            self._deliver(split(data[begin:after]))
+            at = after
+        self._buffer = data[at:]
 
 
 class Mesh:

@@ -33,6 +33,11 @@ _LEAVE_AFTER_ERROR_S = 1.0
 _FOUND_AFTER_NS = 1_500 * MS
 _FAREWELL_S = 2.0
 _POLL_S = 0.1
+LIVE_TIMING = Timing(
+    heartbeat_ns=250 * MS, soft_ns=1_000 * MS, hard_ns=4_000 * MS, ack_delay_ns=100 * MS, retransmit_ns=500 * MS,
+    retransmit_max_ns=4_000 * MS, name_conflict_ns=10_000 * MS,
+)  # fmt: skip
+"""Default for live groups: connections do not lose records and tell when a process dies, so silence may last longer."""
 
 
 def _endpoint(config: EndpointConfig, recorder: Recorder | None) -> EndpointLike:
@@ -296,7 +301,7 @@ def join(
     config = EndpointConfig(
         process=process_id(name, incarnation if incarnation is not None else time.time_ns() // MS),
         ordering=ordering,
-        timing=timing or Timing(),
+        timing=timing or LIVE_TIMING,
         limits=limits or Limits(),
         seed=random.getrandbits(62),
     )

@@ -24,7 +24,7 @@ _STRETCH = 32
 """Messages handed out between two looks at the clock, unless the application proves to be quick."""
 _QUICK_S = 0.001
 """Who takes a stretch in less than this gets the rest of the batch in one go."""
-_SLICE_S = 0.005
+_SLICE_S = 0.002
 """How long an iteration may keep the event loop."""
 _SAMPLE = 64
 _MESSAGE_BYTES = 40
@@ -56,6 +56,8 @@ class Inbox:
         self._ended = False
         self._error: BaseException | None = None
         self.backlog = 0
+        self.others = 0
+        """Upcalls handed out that were no deliveries."""
 
     # --- the driver's side -----------------------------------------------------------------------------------------
 
@@ -165,6 +167,8 @@ class Inbox:
 
     def _pop(self) -> Batch:
         upcall = self._queue.popleft()
+        if not isinstance(upcall, DeliveryBatch):
+            self.others += 1
         if self._unsized:
             self._unsized -= 1
         elif self._sizes:

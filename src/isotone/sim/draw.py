@@ -25,7 +25,7 @@ NAMES = ("a", "b", "c", "d", "e", "f", "g")
 LATE = ("h", "i")
 GOOD: dict[str, object] = {"latency": Uniform(min_ms=0.5, max_ms=3.0), "loss": 0.0, "duplicate": 0.0, "reorder": 0.0}
 OPTIONS: dict[str, dict[str, tuple[int | str | bool, ...]]] = {
-    "single_phase": {"protocol": (1, 2), "sites": ("static", "dynamic")},
+    "single_phase": {"protocol": (1, 2), "sites": ("static", "dynamic"), "idle": ("catch_up", "silent")},
     "sequencer": {"fallback": ("returned",)},
 }
 """Options whose values keep the promises; the classical fallback of the sequencer does not, and is not drawn."""

@@ -10,6 +10,11 @@ the listings hold: an acknowledgement only says what its sender's clock is. Safe
 every clock value that it has announced, which both readings give; the bounds are the listings' own (an acknowledgement
 never has a larger timestamp than the operation that it answers or one that its sender knew, so it needs no answer).
 
+Beyond the paper: a site that Definition 10 let keep silent says its clock a moment later (`idle = "catch_up"`). It is not waited
+for, and the next operation of a smaller site then finds a clock that needs no answer, which saves a quarter to a half of the
+acknowledgements on the way of a message in a quiet group. An operation still causes at most one acknowledgement per
+site. `idle = "silent"` is Protocol 2 as printed.
+
 Stability (Definition 8) is one comparison: the smallest (timestamp, site) that any site may still use is the horizon, and what is
 below it is stable. For i < m.site: m.ts < LCV[i] + 1, that is m.ts ≤ LCV[i]; for i > m.site: m.ts ≤ LCV[i] + 1.
 
@@ -30,21 +35,24 @@ from isotone.protocol.ordering.orderer import Batch, Orderer, Outbox
 
 _MESSAGES = 0
 _ACK = 1
+_CATCH_UP_NS = 2_000_000
 
 
 class SinglePhase(Orderer):
     """A cast's stamp is [timestamp, *dependencies]; an acknowledgement's is [timestamp]."""
 
     name = "single_phase"
-    options = {"protocol": (2, 1), "sites": ("static", "dynamic")}  # noqa: RUF012
+    options = {"protocol": (2, 1), "sites": ("static", "dynamic"), "idle": ("catch_up", "silent")}  # noqa: RUF012
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         super().__init__(outbox, view, rank, seed)
         self.always = self.option("protocol") == 1
         self.dynamic = self.option("sites") == "dynamic"
+        self.catches_up = self.option("idle") == "catch_up"
         self.lcv = [0] * self.count
         self.pmq: list[tuple[int, int, Cast]] = []
         self.mrmt = 0
+        self.catch_up_at: int | None = None
         self.must = 0  # the smallest MRMT with which no acknowledgement is owed
         self.owed = False  # Protocol 1: an operation came since the last acknowledgement
         self.next_keys = [self._key(1, site) for site in range(self.count)]
@@ -107,6 +115,21 @@ class SinglePhase(Orderer):
             self.outbox.direct(_ACK, [self.mrmt])
             self.outbox.note("acks")
         self.owed = False
+        if self.mrmt >= self.lcv[self.rank]:
+            self.catch_up_at = None
+        elif self.catch_up_at is None and self.catches_up:
+            self.catch_up_at = now + _CATCH_UP_NS
+
+    def deadline(self) -> int | None:
+        return self.catch_up_at
+
+    def wake(self, now: int) -> None:
+        """Nothing was sent for a while: say what the clock is, so that the next operation of a smaller site needs no answer."""
+        self.catch_up_at = None
+        if self.mrmt < self.lcv[self.rank]:
+            self.mrmt = self.lcv[self.rank]
+            self.outbox.direct(_ACK, [self.mrmt])
+            self.outbox.note("catch_ups")
 
     def _deliver_stable(self) -> None:
         pmq = self.pmq
