@@ -8,7 +8,7 @@ import pytest
 
 from isotone.model.settings import MS, SECOND
 from tests.contract.cases import Case
-from tests.contract.marks import A, B, C, D, E, every_case, group
+from tests.contract.marks import A, B, C, D, E, every_case, every_order, group
 from tests.contract.watch import Watch
 
 TWO = ("ab", "cde")
@@ -115,3 +115,47 @@ def test_one_way_only(case: Case) -> None:
     assert watch.settle()
     watch.check()
     assert watch.live[A].view.members == (A, B, C)
+
+
+def break_connection(watch: Watch, one: str, other: str) -> None:
+    """Both ends hear that the way is gone; what was under way is lost, and nothing passes."""
+    for pair in ((one, other), (other, one)):
+        watch.disconnect(*pair)
+        watch.cut.add(pair)
+
+
+@every_order
+def test_a_broken_connection_that_comes_back_costs_no_view_and_no_wait(case: Case) -> None:
+    """What was lost with the connection goes out at once on the new one, not when a timer remembers it."""
+    watch = group(case)
+    view = watch.live[A].view.id
+    for process in (A, B, C):
+        watch.submit(process, 2)
+    break_connection(watch, A, B)
+    watch.run(20 * MS)
+    assert len(watch.told(A)) < 6
+    watch.cut.clear()
+    for pair in ((A, B), (B, A)):
+        watch.connect(*pair)
+    watch.run(5 * MS)
+    assert {len(watch.told(process)) for process in (A, B, C)} == {6}
+    assert watch.settle()
+    watch.check(A, B, C)
+    assert watch.live[A].view.id == view
+
+
+@every_order
+def test_a_closed_connection_shortens_the_patience(case: Case) -> None:
+    """c crashes. Where its connections close, it is left out long before silence alone would show it."""
+    took = []
+    for closes in (True, False):
+        watch = group(case)
+        began = watch.now
+        watch.crash(C)
+        if closes:
+            for process in (A, B):
+                watch.disconnect(process, C)
+        assert watch.run(SECOND, until=lambda: all(len(endpoint.view) == 2 for endpoint in watch.live.values()))  # noqa: B023
+        took.append(watch.now - began)
+    assert took[0] < watch.timing.closed_ns + 3 * watch.timing.heartbeat_ns
+    assert took[1] >= watch.timing.hard_ns - watch.timing.heartbeat_ns

@@ -3,9 +3,10 @@
 The messages of a view at a process are those it delivers between installing that view and installing the next.
 
 - *virtual_synchrony*: processes that go from one view to the same next view deliver the same messages in the first.
-- *agreement*: what a correct process delivers in a view is delivered in it by every process that installs it and goes on
-  with the first to the same next view, and, if the first ends in this view, by every correct process that ends in it.
-  A process of another component, or one that crashed in the view, owes nothing.
+- *agreement*: what a correct process delivers in a view is delivered in it by every process that ends the view with it. The
+  transitional signal says who that is, leavers included; without one it is those that go on to the same next view, or, for a
+  process that ends in this view, all correct ones that do. A process of another component, or one that crashed in
+  the view, owes nothing.
 - *uniform*: what any process, even one that crashed later, delivers at level `safe` in a view before its transitional
   signal is delivered in that view by every correct process that installs it, wherever that goes next.
 
@@ -84,10 +85,11 @@ def agreement(history: History, settle_ns: int = 0) -> Finding:
         return Finding(missing=missing)
     tally = Tally()
     for view, visits in _visits(history):
-        groups: dict[int, list[_Visit]] = {}
+        groups: dict[int | frozenset[str], list[_Visit]] = {}
         for visit in visits:
             if visit.goes_to != NO_VIEW or visit.stays:
-                groups.setdefault(visit.goes_to, []).append(visit)
+                together = visit.stretch.together
+                groups.setdefault(visit.goes_to if together is None else together, []).append(visit)
         for group in groups.values():
             owed = set().union(*(visit.messages for visit in group if visit.log.correct))
             if all(owed <= visit.messages for visit in group):

@@ -46,6 +46,8 @@ class Stretch:
 
     view: int
     next_view: int = NO_VIEW
+    together: frozenset[str] | None = None
+    """Who ends the view with this process, as its transitional signal says."""
     deliveries: list[Delivery] = field(default_factory=list)
 
 
@@ -204,6 +206,8 @@ class _Indexer:
                 self._index_view(log, row)
             elif kind == "transitional":
                 transitional = True
+                if log.stretches and row.get("members"):
+                    log.stretches[-1].together = frozenset(row["members"])
             elif kind == "returned":
                 log.returned.append(self.message(row))
             elif kind == "fault":
