@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 
+from isotone.model.errors import GroupError
 from isotone.runtime.bench import run_bench, run_slow_consumer
 
 
@@ -22,6 +24,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=None)
     parser.add_argument("--slow-consumer", action="store_true")
     given = parser.parse_args()
+    try:
+        measure(given)
+    except GroupError as error:
+        sys.exit(f"{parser.prog}: {error}")
+
+
+def measure(given: argparse.Namespace) -> None:
+    """All combinations that were asked for."""
     for order in given.order:
         for size in given.size:
             if given.slow_consumer:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from isotone.model.ids import ProcessId, ViewId
     from isotone.model.settings import Limits, Timing
     from isotone.model.view import Ordering, View
-    from isotone.runtime.events import Delivery, Returned
-    from isotone.runtime.group import Group, join
+    from isotone.runtime.events import Batch, Delivery, Event, Returned
+    from isotone.runtime.group import LIVE_TIMING, Group, join
     from isotone.runtime.loop import run
 
 _HOMES = {
@@ -56,18 +56,21 @@ _HOMES = {
     "isotone.model.ids": ("ProcessId", "ViewId"),
     "isotone.model.settings": ("Limits", "Timing"),
     "isotone.model.view": ("Ordering", "View"),
-    "isotone.runtime.events": ("Delivery", "Returned"),
-    "isotone.runtime.group": ("Group", "join"),
+    "isotone.runtime.events": ("Batch", "Delivery", "Event", "Returned"),
+    "isotone.runtime.group": ("LIVE_TIMING", "Group", "join"),
     "isotone.runtime.loop": ("run",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "LIVE_TIMING",
+    "Batch",
     "Blocked",
     "Closed",
     "ConfigError",
     "Delivery",
     "DeliveryBatch",
+    "Event",
     "Group",
     "GroupError",
     "InvariantViolation",

@@ -120,6 +120,8 @@ def test_the_anomaly_is_flagged_with_the_classical_fallback_only() -> None:
         (["simulate", SCENARIOS / "calm.toml", "--order", "single_fase"], "did you mean 'single_phase'?"),
         (["simulate", SCENARIOS / "calm.toml", "--set", "durration_ms=5"], "did you mean 'duration_ms'?"),
         (["simulate", SCENARIOS / "calm.toml", "--set", "nonsense"], "write key=value"),
+        (["simulate", SCENARIOS / "calm.toml", "--set", "duration_ms=nan"], "finite"),
+        (["demo", "--out", "/proc/nowhere"], "/proc/nowhere"),
         (["simulate", "nowhere.toml"], "nowhere.toml"),
         (["simulate", SCENARIOS / "calm.toml", "--format", "csv"], "unknown format 'csv'"),
         (["verify", "nowhere"], "nowhere"),
@@ -131,7 +133,7 @@ def test_the_anomaly_is_flagged_with_the_classical_fallback_only() -> None:
         (["node", "--name", "a", "--level", "safest"], "did you mean 'safe'?"),
         (["node", "--name", "a", "--listen", "nonsense"], "nonsense"),
         (["bench", "--order", "fast"], "unknown order 'fast'"),
-        (["bench", "--members", "1"], "--members"),
+        (["bench", "--members", "1"], "2 to 64"),
         (["demo", "--order", "fast"], "unknown order 'fast'"),
     ],
 )

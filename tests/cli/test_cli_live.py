@@ -79,6 +79,44 @@ def test_two_nodes_deliver_the_same_lines_in_the_same_order(nodes: list[Node]) -
     first.wait(lambda lines: bool(re.search(r"view .*: a#\d+$", lines[-1])))
 
 
+@pytest.mark.parametrize("source", ["/dev/null", "file", "closed"])
+def test_a_node_lives_whatever_its_standard_input_is(source: str, tmp_path: Path) -> None:
+    """Without a terminal or a pipe (nohup, systemd, a container) there may be nothing to send, and much to receive."""
+    (tmp_path / "file").write_text("from a file\n")
+    redirect = {"/dev/null": "</dev/null", "file": f"<{tmp_path / 'file'}", "closed": "<&-"}[source]
+    command = f"exec {sys.executable} -m isotone node --name a {redirect}"
+    process = subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        expected = "from a file" if source == "file" else "# view"
+        assert any(expected in line for line in iter(process.stdout.readline, ""))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_line_over_the_limit_is_refused_in_one_line_and_the_next_is_sent() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "isotone", "node", "--name", "a"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("x" * 2_000_000 + "\nafter\n")
+        process.stdin.flush()
+        assert any(line.endswith(" after\n") for line in iter(process.stdout.readline, ""))
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=30)
+        assert [line for line in errors.splitlines() if "over the limit" in line]
+        assert "Traceback" not in errors
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_the_demo_tells_a_story_that_holds(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "isotone", "demo", "--out", str(tmp_path / "traces")],

@@ -76,7 +76,8 @@ def installs(draw: st.DrawFn) -> r.Install:
 @st.composite
 def heartbeats(draw: st.DrawFn) -> r.Heartbeat:
     suspects = draw(st.lists(processes, max_size=3))
-    return r.Heartbeat(draw(view_ids), draw(view_ids), draw(ranks), draw(st.booleans()), draw(st.booleans()), suspects)
+    flags = draw(st.booleans()), draw(st.booleans())
+    return r.Heartbeat(draw(view_ids), draw(view_ids), draw(ranks), draw(st.integers(0, 9)), *flags, suspects)
 
 
 loose = st.one_of(

@@ -128,7 +128,7 @@ BAD: list[tuple[str, Any]] = [
     ("0 item lists for 1", Packet(1, "a#1", 1, 0, [Cast(1, 0, [], 1, [b""], None, [])], [])),
     ("stamp", Packet(1, "a#1", 1, 0, [Direct(1, [2**63])], [])),
     ("rank", Packet(1, "a#1", 1, 0, [Relay(-1, Cast(1, 0, []))], [])),
-    ("held", Packet(1, "a#1", 0, 0, [], [Heartbeat(ViewId(1, "a#1"), ViewId(1, "a#1"), [-1], False, False, [])])),
+    ("held", Packet(1, "a#1", 0, 0, [], [Heartbeat(ViewId(1, "a#1"), ViewId(1, "a#1"), [-1], 0, False, False, [])])),
     ("addresses", Packet(1, "a#1", 0, 0, [], [Probe("", None, ViewId(0, ""), [], ["a#1"], [], False, False, False)])),
 ]
 

@@ -289,7 +289,7 @@ def window_never_reopens(patch: Patch) -> None:
 MUTANTS = [
     Mutant("no_flush", no_flush, ("virtual_synchrony", "agreement")),
     Mutant("safe_too_early", safe_too_early, ("uniform",)),
-    Mutant("late_casts_count_as_held", late_casts_count_as_held, ("uniform",)),
+    Mutant("late_casts_count_as_held", late_casts_count_as_held, ("uniform", "InvariantViolation")),
     Mutant("definition_8_off_by_one", definition_8_off_by_one, TOTAL, ("single_phase",)),
     Mutant("acknowledgement_from_the_future", acknowledgement_from_the_future, TOTAL, ("single_phase",)),
     Mutant("rest_unsorted", rest_unsorted, TOTAL, ("single_phase",)),

@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from isotone.model.events import Ended, Transitional, ViewInstalled
-from isotone.model.ids import ViewId
+from isotone.model.events import Ended, ViewInstalled
 from isotone.model.settings import MS, Limits
 from isotone.model.view import Level, Ordering
 from tests.protocol.bag import LIMITS, Bag
@@ -213,18 +212,6 @@ class Machine(RuleBasedStateMachine):
                 assert sum(1 for cast in epoch.buffers[epoch.rank] if cast.payloads) <= limits.window_casts
                 assert all(len(link.unacked) <= limits.link_records for _, link in epoch.peers)
 
-    def leavers_parted(self) -> bool:
-        """Whether two processes left in one view but in different components of it.
-
-        They owe each other nothing; the check of agreement takes both for processes that stay in that view.
-        """
-        ends: dict[ViewId, set[tuple[str, ...]]] = {}
-        for upcalls in self.bag.upcalls.values():
-            signals = [upcall for upcall in upcalls if isinstance(upcall, Transitional | Ended)]
-            if len(signals) > 1 and isinstance(signals[-1], Ended) and isinstance(signals[-2], Transitional):
-                ends.setdefault(signals[-2].view.id, set()).add(signals[-2].together)
-        return any(len(components) > 1 for components in ends.values())
-
     def teardown(self) -> None:
         if not hasattr(self, "bag"):
             return
@@ -234,8 +221,6 @@ class Machine(RuleBasedStateMachine):
             self.lag(process, False)
         settled = self.bag.settle()
         violated = [check for check in self.bag.report().checks if check.verdict == "violated"]
-        if self.leavers_parted():
-            violated = [check for check in violated if check.name != "agreement"]
         assert not violated, violated
         assert settled, {name: endpoint.status() for name, endpoint in self.bag.live.items()}
         for process, upcalls in self.bag.upcalls.items():

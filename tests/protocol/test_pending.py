@@ -107,10 +107,14 @@ def test_types_are_cut_with_the_prefix() -> None:
     pending = Pending(LIMITS)
     assert pending.add([b"x" * 10] * 4, list("abcd"), [["a"], ["b"], ["c"], ["d"]]) == (3, 30)
     assert [pending.take().types for _ in range(3)] == [["a"], ["b"], ["c"]]
-    assert pending.add([b"x" * 10, b"x" * 10, b"x", b"x" * 10], list("abcd"), [["a"], ["b"], ["c"], ["d"]]) == (3, 21)
-    assert pending.add([b"x"], ["e"], [["e"]]) == (1, 1)
-    batches = [pending.take() for _ in range(3)]
-    assert [(batch.types, batch.items) for batch in batches] == [(["a"], [["a"]]), (["b"], [["b"]]), (["c", "e"], [["c"], ["e"]])]
+    assert pending.add([b"x" * 10, b"x" * 10, b"x" * 5], None, None) == (3, 25)
+    assert pending.add([b"c", b"d" * 9], ["c", "d"], [["c"], ["d"]]) == (1, 1)
+    assert pending.add([b"e"], ["e"], [["e"]]) == (1, 1)
+    assert pending.take().types is None
+    rest = [batch for batch in (pending.take(), pending.take()) if batch.types is not None]
+    assert [(batch.payloads, batch.types, batch.items) for batch in rest] == [
+        ([b"xxxxx", b"c", b"e"], [None, "c", "e"], [None, ["c"], ["e"]])
+    ]
 
 
 def test_a_faulty_call_takes_nothing() -> None:

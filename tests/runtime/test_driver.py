@@ -113,7 +113,7 @@ def faked() -> tuple[isotone.Group, list[Fake]]:
         made.append(Fake(config, recorder))
         return made[0]
 
-    return isotone.join("test", name="a", endpoint_factory=factory), made
+    return isotone.join("test", name="a", _endpoint_factory=factory), made
 
 
 def test_what_is_sent_in_one_turn_is_submitted_at_once() -> None:
@@ -229,4 +229,4 @@ def test_a_failing_endpoint_fails_the_join() -> None:
         return fake
 
     with pytest.raises(InvariantViolation, match="from the beginning"):
-        run(isotone.join("test", name="a", endpoint_factory=factory).start())
+        run(isotone.join("test", name="a", _endpoint_factory=factory).start())

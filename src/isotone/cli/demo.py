@@ -32,6 +32,7 @@ def demo(
         raise ConfigError(f"{out} is not empty: name a new directory for the traces")
     with tempfile.TemporaryDirectory(prefix="isotone-demo-") as temporary:
         trace = out if out is not None else Path(temporary)
+        trace.mkdir(parents=True, exist_ok=True)
         _play(order, rate, trace)
         return _judge(trace)
 

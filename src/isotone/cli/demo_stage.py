@@ -33,7 +33,8 @@ class Actor:
     def _listen(self, inbox: queue.Queue[tuple[str, dict[str, Any] | None]]) -> None:
         if self.process.stdout is not None:
             for line in self.process.stdout:
-                inbox.put((self.name, json.loads(line)))
+                if line.startswith("{"):
+                    inbox.put((self.name, json.loads(line)))
         inbox.put((self.name, None))
 
     def tell(self, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -29,8 +30,18 @@ app.command("verify")(verify.verify)
 app.command("bench")(bench.bench)
 
 
+def _keep_standard_files() -> None:
+    """A closed standard file would give its number to a socket."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command and exit with its status."""
+    _keep_standard_files()
     try:
         status = app(args=list(arguments) if arguments is not None else None, standalone_mode=False)
     except TyperException as error:

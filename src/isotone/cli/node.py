@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from isotone.runtime.group import Group
 
+_LINES = 64
+
 
 def node(
     name: Annotated[str, typer.Option(help="The process's name in the group.")],
@@ -19,7 +21,8 @@ def node(
     listen: Annotated[str, typer.Option(help="HOST:PORT to listen on; port 0 takes a free one.")] = "127.0.0.1:0",
     seed: Annotated[list[str] | None, typer.Option(help="HOST:PORT of a process that may be in the group; repeatable.")] = None,
     order: Annotated[str, typer.Option(help="fifo, causal, sequencer or single_phase.")] = "single_phase",
-    level: Annotated[str, typer.Option(help="agreed or safe.")] = "agreed",
+    level: Annotated[str, typer.Option(help="agreed, k or safe.")] = "agreed",
+    k: Annotated[int, typer.Option(help="For level k: how many members hold a message before it is delivered.")] = 1,
     trace: Annotated[Path | None, typer.Option(help="Directory for the trace.")] = None,
 ) -> int:
     """Take part in a group: each line of standard input is a message; ends with Ctrl-C or SIGTERM by leaving."""
@@ -33,7 +36,7 @@ def node(
         raise unknown("level", level, LEVELS)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     return isotone.run(_run(isotone.join(
-        group, name=name, listen=listen, seeds=seed or [], order=order, level=level, trace=trace,
+        group, name=name, listen=listen, seeds=seed or [], order=order, level=level, k=k, trace=trace,
     )))  # fmt: skip
 
 
@@ -41,9 +44,9 @@ async def _run(joining: Group) -> int:
     import asyncio
     import contextlib
     import signal
-    import sys
+    import threading
 
-    from isotone.model.events import ReturnedBatch, ViewInstalled
+    from isotone.model.events import ViewInstalled
     from isotone.runtime.events import Delivery, Returned
 
     loop = asyncio.get_running_loop()
@@ -67,11 +70,13 @@ async def _run(joining: Group) -> int:
                 print(f"{event.origin} {event.number} {event.payload.decode(errors='backslashreplace')}", flush=True)
             elif isinstance(event, ViewInstalled):
                 print(f"# view {event.view.id}: {' '.join(event.view.members)}", flush=True)
-            elif isinstance(event, Returned | ReturnedBatch):
+            elif isinstance(event, Returned):
                 print(f"# returned: {event}", flush=True)
 
     showing = asyncio.ensure_future(show())
-    sending = asyncio.ensure_future(_send_lines(group, await _lines(loop, sys.stdin)))
+    lines: asyncio.Queue[bytes] = asyncio.Queue(_LINES)
+    threading.Thread(target=_read_lines, args=(loop, lines), daemon=True).start()
+    sending = asyncio.ensure_future(_send_lines(group, lines))
     await asyncio.wait((showing, stopping), return_when=asyncio.FIRST_COMPLETED)
     sending.cancel()
     if not showing.done():
@@ -80,17 +85,32 @@ async def _run(joining: Group) -> int:
     return 0
 
 
-async def _lines(loop: asyncio.AbstractEventLoop, source: object) -> asyncio.StreamReader:
+def _read_lines(loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[bytes]) -> None:
+    """Standard input may be a terminal, a pipe, a file, or nothing: a thread reads them all alike, a few lines ahead.
+
+    It reads the descriptor itself: a thread that waits in a buffered file would abort the interpreter's shutdown.
+    """
     import asyncio
+    import contextlib
+    import os
 
-    reader = asyncio.StreamReader(limit=2**24)
-    try:
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
-    except (ValueError, OSError):
-        reader.feed_eof()  # a closed or odd standard input: nothing to send
-    return reader
+    rest = b""
+    with contextlib.suppress(RuntimeError, OSError, asyncio.CancelledError):  # the loop or the input was closed
+        while data := os.read(0, 65536):
+            *whole, rest = (rest + data).split(b"\n")
+            for line in whole:
+                asyncio.run_coroutine_threadsafe(lines.put(line.rstrip(b"\r")), loop).result()
+        if rest:
+            asyncio.run_coroutine_threadsafe(lines.put(rest), loop).result()
 
 
-async def _send_lines(group: Group, reader: asyncio.StreamReader) -> None:
-    while line := await reader.readline():
-        await group.send(line.rstrip(b"\n"))
+async def _send_lines(group: Group, lines: asyncio.Queue[bytes]) -> None:
+    import sys
+
+    from isotone.model.errors import LocalProtocolError
+
+    while True:
+        try:
+            await group.send(await lines.get())
+        except LocalProtocolError as error:
+            print(f"isotone: not sent: {error}", file=sys.stderr, flush=True)

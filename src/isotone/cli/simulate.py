@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
@@ -16,7 +17,7 @@ def simulate(
     order: Annotated[str | None, typer.Option(help="Another orderer than the scenario's.")] = None,
     seed: Annotated[int | None, typer.Option(help="Another seed than the scenario's.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="key=value, replaces a key of the scenario.")] = None,
-    form: Annotated[str, typer.Option("--format", help="parquet or jsonl")] = "parquet",
+    form: Annotated[str, typer.Option("--format", help="parquet or jsonl; default: parquet if pyarrow is installed.")] = "",
     check: Annotated[bool, typer.Option(help="Check the history with the oracle.")] = True,
 ) -> int:
     """Run a scenario in virtual time: same seed, same rows."""
@@ -26,6 +27,7 @@ def simulate(
     from isotone.sim import parse_overrides, run
     from isotone.trace.writer import write_all
 
+    form = form or ("parquet" if importlib.util.find_spec("pyarrow") else "jsonl")
     if form not in ("parquet", "jsonl"):
         raise unknown("format", form, ("parquet", "jsonl"))
     if out is not None and out.exists() and any(out.iterdir()):

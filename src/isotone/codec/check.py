@@ -137,6 +137,7 @@ def _heartbeat(record: Heartbeat) -> None:
     _view_id(record.view)
     _view_id(record.promised)
     _counters(record.held, "held")
+    _counter(record.stable, "stable")
     _processes(record.suspects)
 
 

@@ -27,11 +27,11 @@ class RemoteProtocolError(GroupError):
 
 
 class Overloaded(GroupError):
-    """The group cannot take more messages now: wait, or send less."""
+    """Something outruns a bound: the application does not take its events, or hands in more than it may."""
 
 
 class Blocked(GroupError):
-    """This component may not go on (primary membership in a minority)."""
+    """This component may not go on. Kept for primary membership; partitionable membership never blocks."""
 
 
 class Closed(GroupError):

@@ -43,11 +43,15 @@ class Relay(msgspec.Struct, array_like=True, tag=3, gc=False):
 
 
 class Heartbeat(msgspec.Struct, array_like=True, tag=4):
-    """To members of the view and of the change in progress: a sign of life, and how far the sender is."""
+    """To members of the view and of the change in progress: a sign of life, and how far the sender is.
+
+    `held` counts the casts of each member that it holds, `stable` its own that it knows all members to hold.
+    """
 
     view: ViewId
     promised: ViewId
     held: list[int]
+    stable: int
     hold: bool
     leaving: bool
     suspects: list[ProcessId]
@@ -147,7 +151,6 @@ class Refuse(msgspec.Struct, array_like=True, tag=13):
 
 Sequenced = Cast | Direct | Relay
 Loose = Heartbeat | Probe | Propose | Reject | State | Plan | Ready | Install | Installed | Refuse
-Record = Sequenced | Loose
 
 
 class Packet(msgspec.Struct, array_like=True, gc=False):

@@ -15,7 +15,7 @@ import msgspec
 from isotone.model.errors import Closed, RemoteProtocolError
 from isotone.model.events import Ended, SlowMember, Suspicion, Upcall, ViewInstalled
 from isotone.model.ids import ProcessId, ViewId
-from isotone.model.records import Cohort, Loose, Packet
+from isotone.model.records import Cast, Cohort, Loose, Packet
 from isotone.model.settings import EndpointConfig
 from isotone.model.view import View
 from isotone.protocol.epoch import Epoch
@@ -61,7 +61,7 @@ class Endpoint:
         self._drop: list[ProcessId] = []
         self._early: dict[tuple[ProcessId, int], Packet] = {}
         self._early_of: ViewId | None = None
-        self._sent: dict[str, list[int]] = {}
+        self._early_bytes = 0
 
     @property
     def view(self) -> View | None:
@@ -97,7 +97,7 @@ class Endpoint:
         return not self.closed and self.pending.room()
 
     def receive(self, peer: ProcessId, packet: Packet, now: int) -> None:
-        """A packet came from `peer`."""
+        """A packet came from `peer`. One that breaks its stream in the view, which cannot go on then, is left out of the next."""
         if self.closed and self.membership.rounds.farewell is None:
             return
         self._awake(now)
@@ -107,7 +107,11 @@ class Endpoint:
             epoch = self.epoch
             if epoch is not None and session == epoch.view.id.epoch and packet.proposer == epoch.view.id.proposer:
                 if not self.closed:
-                    epoch.receive(peer, packet, now)
+                    try:
+                        epoch.receive(peer, packet, now)
+                    except RemoteProtocolError:
+                        self.membership.ban(peer)
+                        raise
             else:
                 self._receive_early(peer, packet)
         if packet.loose:
@@ -122,7 +126,12 @@ class Endpoint:
         if self._early_of != change.round:
             self._early_of = change.round
             self._early = {}
-        if packet.records and (len(self._early) < _EARLY_LIMIT or (peer, packet.first) in self._early):
+            self._early_bytes = 0
+        if not packet.records or (peer, packet.first) in self._early:
+            return
+        self._early_bytes += sum(len(r.payloads[0]) * len(r.payloads) for r in packet.records if type(r) is Cast and r.payloads)
+        limit = self.config.limits.window_bytes * len(change.participants)
+        if len(self._early) < _EARLY_LIMIT and self._early_bytes <= limit:
             self._early[peer, packet.first] = packet
 
     def connected(self, peer: ProcessId, address: str, now: int) -> None:
@@ -152,7 +161,7 @@ class Endpoint:
         self.membership.wake(now)
 
     def leave(self, now: int) -> None:
-        """Leave when what was submitted has been sent."""
+        """Leave when what was submitted has been sent; before the first view nothing can be, and it is dropped."""
         if self.closed:
             raise Closed(f"{self.process} has left the group")
         self._leave_wanted = True
@@ -250,6 +259,8 @@ class Endpoint:
                 self.count("suspicions_withdrawn")
             if self.recorder is not None:
                 (self.recorder.suspect if suspected else self.recorder.trust)(now, view, peer, level)
+            if self.epoch is not None:
+                self.epoch.opinion(peer, level, suspected, now)
             self.membership.dirty = True
 
     def deadline(self) -> int | None:
@@ -304,6 +315,7 @@ class Endpoint:
                 try:
                     self.epoch.receive(peer, packet, now)
                 except RemoteProtocolError:
+                    self.membership.ban(peer)
                     self._drop.append(peer)
 
     def _upcalls_append(self, upcall: Upcall) -> None:

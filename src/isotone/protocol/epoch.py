@@ -11,6 +11,7 @@ between `freeze` and `conclude`.
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -164,7 +165,7 @@ class Epoch:
             return
         if len(records) == 1 and type(records[0]) is Cast and not self.frozen:
             self._store(rank, records[0])
-            self.orderer.accept(rank, records, now)  # type: ignore[arg-type]
+            self._accept(rank, records, now)  # type: ignore[arg-type]
             return
         self._receive_run(rank, records, now)
 
@@ -180,16 +181,33 @@ class Epoch:
             elif type(record) is Direct:
                 if not self.frozen:
                     if casts:
-                        self.orderer.accept(rank, casts, now)
+                        self._accept(rank, casts, now)
                         casts = []
                     self.orderer.direct(rank, record, now)
             elif type(record) is Relay and self.frozen and 0 <= record.sender < len(self.held):
                 self._store_late(record.sender, record.cast)
                 self.note("relays_received")
             else:
+                if casts:
+                    self._accept(rank, casts, now)
                 raise RemoteProtocolError(f"unexpected {type(record).__name__} from {self.view.members[rank]}")
         if casts:
+            self._accept(rank, casts, now)
+
+    def _accept(self, rank: int, casts: Sequence[Cast], now: int) -> None:
+        """Hand casts to the orderer. It takes all of them or none; what it refuses is not held either."""
+        try:
             self.orderer.accept(rank, casts, now)
+        except RemoteProtocolError:
+            good = 0
+            with contextlib.suppress(RemoteProtocolError):
+                for cast in casts:
+                    self.orderer.accept(rank, [cast], now)
+                    good += 1
+            for _ in casts[good:]:
+                self.buffers[rank].pop()
+            self.held[rank] -= len(casts) - good
+            raise
 
     def _store(self, sender: int, cast: Cast) -> None:
         if cast.seq != self.held[sender] + 1:
@@ -210,6 +228,12 @@ class Epoch:
             return
         self._store(sender, cast)
 
+    def stable_for(self, sender: int, count: int) -> None:
+        """A sender knows that every member holds so many of its casts."""
+        for row in self.stability.matrix:
+            if row[sender] < count <= self.held[sender]:
+                row[sender] = count
+
     def hold(self, rank: int, holding: bool) -> bool:
         """The application of a member lags, or has caught up. Whether that is news."""
         if holding == (rank in self.window_closed_by):
@@ -219,6 +243,13 @@ class Epoch:
         else:
             self.window_closed_by.discard(rank)
         return True
+
+    def opinion(self, peer: ProcessId, level: str, suspected: bool, now: int) -> None:
+        """The detector changed its mind about somebody; the orderer hears of members."""
+        rank = self.rank_of.get(peer)
+        if rank is not None and not self.frozen:
+            self.now = now
+            (self.orderer.suspect if suspected else self.orderer.trust)(rank, level, now)
 
     # The end of a turn
 

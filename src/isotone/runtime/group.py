@@ -279,7 +279,7 @@ def join(
     incarnation: int | None = None,
     found: bool | None = None,
     timeout: float | None = None,
-    endpoint_factory: EndpointFactory = _endpoint,
+    _endpoint_factory: EndpointFactory = _endpoint,
 ) -> Group:
     """A group to be entered with `async with`, which waits for the first view (at most `timeout` seconds).
 
@@ -306,5 +306,5 @@ def join(
         seed=random.getrandbits(62),
     )
     return Group(
-        group, config, listen, advertise, addresses, trace, trace_form, timeout, found, endpoint_factory
+        group, config, listen, advertise, addresses, trace, trace_form, timeout, found, _endpoint_factory
     )  # fmt: skip

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import chain, islice
 
-from isotone.model.errors import Closed, LocalProtocolError
+from isotone.model.errors import Closed, LocalProtocolError, Overloaded
 from isotone.model.events import DeliveryBatch, Ended, ReturnedBatch, Upcall
 from isotone.runtime.events import Batch, Event, split
 
@@ -26,6 +26,8 @@ _QUICK_S = 0.001
 """Who takes a stretch in less than this gets the rest of the batch in one go."""
 _SLICE_S = 0.002
 """How long an iteration may keep the event loop."""
+_WAITING = 100_000
+"""Upcalls that may wait here."""
 _SAMPLE = 64
 _MESSAGE_BYTES = 40
 """What a message costs besides its payload."""
@@ -73,6 +75,10 @@ class Inbox:
                 self.end(None if upcall.error is None else Closed(upcall.error))
                 break
             self._queue.append(upcall)
+            if len(self._queue) > _WAITING and not self._ended:
+                # Senders are held back long before; only views and suspicions of a restless group can pile up like this.
+                self.end(Overloaded(f"the application has not taken {_WAITING} events: iterate over the group"))
+                break
             if caught_up:
                 self._unsized += 1
             else:

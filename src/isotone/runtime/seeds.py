@@ -81,4 +81,7 @@ class Seeds:
         if len(missing) == len(self._seeds) and missing:
             logger.warning("%s: no seed answers (%s) for %s; still trying", self._group, ", ".join(missing), waited)
         else:
-            logger.warning("%s: seeds answer, but no view for %s; still trying", self._group, waited)
+            logger.warning(
+                "%s: seeds answer, but no view for %s; still trying (nobody may found the group? give all processes the same "
+                "list of seeds, their own address included)", self._group, waited,
+            )  # fmt: skip

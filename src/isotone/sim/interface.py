@@ -67,13 +67,5 @@ class EndpointLike(Protocol):
     def address_of(self, peer: ProcessId) -> str | None: ...
 
 
-class RecorderLike(Protocol):
-    """What the simulator itself writes into a trace."""
-
-    def stop(self, now: int) -> None: ...
-
-    def crash(self, now: int) -> None: ...
-
-
 EndpointFactory = Callable[[EndpointConfig, Any], EndpointLike]
 """Makes an endpoint from its configuration and a recorder (or None)."""

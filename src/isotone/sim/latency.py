@@ -21,6 +21,8 @@ _TERMS = 14
 
 def nanoseconds(milliseconds: float) -> int:
     """Milliseconds of a scenario as integer nanoseconds."""
+    if not math.isfinite(milliseconds):
+        raise ConfigError(f"{milliseconds} ms: a time must be a finite number")
     return round(milliseconds * MS)
 
 

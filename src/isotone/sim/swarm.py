@@ -33,7 +33,10 @@ CHECKER = "isotone.pipeline.oracle"
 
 def find_checker(name: str) -> Checker:
     """The checker of a module such as `isotone.pipeline.oracle`."""
-    module = pkgutil.resolve_name(name)
+    try:
+        module = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError):
+        raise ConfigError(f"--checker {name}: there is no such module") from None
 
     def check(rows: Sequence[Row], together: Sequence[str], by_ns: int) -> list[str]:
         expected = module.Expectation(components=[together] if together else None, settled_by_ns=by_ns)

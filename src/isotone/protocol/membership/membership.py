@@ -53,6 +53,7 @@ class Membership:
         self._act_at: int | None = None
         self._refused_at: int | None = None
         self._refused_last = 0
+        self._banned: set[ProcessId] = set()
         self._ended = False
         rounds = self.rounds
         self._handlers = {
@@ -84,6 +85,12 @@ class Membership:
         self.directory.learn(peer, address, now)
         self.directory.probe_soon(peer, now)
         self._probe_tick_at = min(self._probe_tick_at, now)
+
+    def ban(self, peer: ProcessId) -> None:
+        """A process broke the protocol: no view with it any more. A new incarnation may come."""
+        if len(self._banned) < self._config.limits.contacts:
+            self._banned.add(peer)
+            self.dirty = True
 
     def leave(self) -> None:
         """This process wants to be out of the next view."""
@@ -142,8 +149,10 @@ class Membership:
         inside = sorted(rounds.inside)
         suspects = [peer for peer in inside if peer not in self._departed and self.detector.is_hard(peer)]
         suspects += self.directory.unheard(rounds.inside, now)
+        suspects += sorted(self._banned)
         view = epoch.view.id if epoch is not None else INITIAL_VIEW
-        record = Heartbeat(view, rounds.promised, held, self._host.holding, rounds.leaving, suspects)
+        stable = epoch.freed[epoch.rank] if epoch is not None else 0
+        record = Heartbeat(view, rounds.promised, held, stable, self._host.holding, rounds.leaving, suspects)
         for peer in inside:
             self._host.send(peer, record)
 
@@ -162,6 +171,7 @@ class Membership:
             if rank is None:
                 raise RemoteProtocolError(f"{peer} says that it is in view {record.view}, of which it is no member")
             epoch.stability.report(rank, record.held)
+            epoch.stable_for(rank, record.stable)
             if epoch.hold(rank, record.hold):
                 self._host.held_back(peer, record.hold)
         else:
@@ -251,7 +261,7 @@ class Membership:
         known = members if self.rounds.leaving else sorted(set(members) | set(self.directory.said))
         for peer in known:  # who leaves does not look for others any more
             said = self.directory.said.get(peer)
-            if peer == self.me or self.rounds.excused(peer, now):
+            if peer == self.me or peer in self._banned or self.rounds.excused(peer, now):
                 continue
             if peer in members and peer not in self._departed:
                 if self.detector.is_hard(peer) or (said is not None and not said.hears_me):

@@ -31,6 +31,7 @@ class Causal(Orderer):
         queue = self.waiting[sender]
         for cast in casts:
             self.dependencies.check(cast.stamp, 0)
+        for cast in casts:
             if not queue and self.dependencies.satisfied(cast.stamp, 0):
                 self._deliver(sender, cast)
             else:

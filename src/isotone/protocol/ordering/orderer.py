@@ -67,7 +67,7 @@ class Orderer:
         raise NotImplementedError
 
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
-        """Casts of another member, in the order sent."""
+        """Casts of another member, in the order sent. Takes all of them, or none and raises `RemoteProtocolError`."""
         raise NotImplementedError
 
     def direct(self, sender: int, record: Direct, now: int) -> None:

@@ -45,15 +45,15 @@ class Sequencer(Orderer):
             self._count(0, 1)
 
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
+        for cast in casts:
+            self._check(sender, cast)
         bodies = 0
         for cast in casts:
             if cast.kind == _MESSAGES:
                 self.bodies[sender].append(cast)
                 bodies += 1
-            elif cast.kind == _ORDER and sender == 0:
-                self._ordered(cast)
             else:
-                raise RemoteProtocolError(f"cast of kind {cast.kind} from rank {sender}, which is not the sequencer")
+                self._ordered(cast)
         if self.rank == 0 and bodies:
             self._count(sender, bodies)
         self._advance()
@@ -65,10 +65,17 @@ class Sequencer(Orderer):
         else:
             unordered += (sender, count)
 
-    def _ordered(self, cast: Cast) -> None:
+    def _check(self, sender: int, cast: Cast) -> None:
+        if cast.kind == _MESSAGES:
+            return
+        if cast.kind != _ORDER or sender != 0:
+            raise RemoteProtocolError(f"cast of kind {cast.kind} from rank {sender}, which is not the sequencer")
         stamp = cast.stamp
         if len(stamp) % 2 or not all(0 <= stamp[i] < self.count and stamp[i + 1] > 0 for i in range(0, len(stamp), 2)):
             raise RemoteProtocolError("an order record is not a list of (rank, count)")
+
+    def _ordered(self, cast: Cast) -> None:
+        stamp = cast.stamp
         for i in range(0, len(stamp), 2):
             self.runs.append((stamp[i], stamp[i + 1], cast.seq))
 

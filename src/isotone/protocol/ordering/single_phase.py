@@ -79,13 +79,16 @@ class SinglePhase(Orderer):
 
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
         rank, lcv = self.rank, self.lcv
+        last = lcv[sender]
         for cast in casts:
             stamp = cast.stamp
-            if not stamp or stamp[0] <= lcv[sender]:
-                raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {stamp[:1]} after {lcv[sender]}")
+            if not stamp or stamp[0] <= last:
+                raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {stamp[:1]} after {last}")
             if len(stamp) > 1:
                 self.dependencies.check(stamp, 1)
-            ts = stamp[0]
+            last = stamp[0]
+        for cast in casts:
+            ts = cast.stamp[0]
             self._clock(sender, ts)
             if ts > lcv[rank]:
                 self._clock(rank, ts)  # UR2
