@@ -21,7 +21,7 @@ import msgspec
 
 from isotone.model.events import DeliveryBatch
 from isotone.model.settings import Limits
-from isotone.runtime.bench_mesh import PACK_BYTES, Mesh, pack
+from isotone.runtime.bench_mesh import PACK_BYTES, Mesh, pack, split
 from isotone.runtime.events import Delivery
 from isotone.runtime.group import Group, join
 from isotone.runtime.loop import run
@@ -85,8 +85,9 @@ class _MeshRound:
 
     async def run(self) -> int:
         for messages in chunks(self._lists, self._quota):
-            self._mesh.write(pack(messages))
-            self._deliver(messages)
+            data = pack(messages)
+            self._mesh.write(data)
+            self._deliver(split(data[4:]))  # everybody's packs are split, its own too
             await self._mesh.drain()
         await self._done
         return 0

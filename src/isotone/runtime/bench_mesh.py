@@ -1,8 +1,9 @@
 """The raw bound of the benchmark: a plain TCP mesh that orders nothing.
 
 Every process is connected with every other one. A pack is a length of four bytes and, up to 64 KiB, messages each
-preceded by their length; the receiver splits it in a Python loop. No acknowledgement, no retransmission, no order, no
-views: what a Python program on the same event loop reaches at best if it handles messages one by one.
+preceded by their length; every process splits every pack in a Python loop, its own too. No acknowledgement, no
+retransmission, no order, no views: what a plain Python program on the same event loop reaches if it handles messages
+one by one.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from isotone.runtime.outgoing import Outgoing, Submitter
 from isotone.runtime.tracing import LiveTrace
 
 _LEAST_TIMER_S = 0.001
+_IDLE_NS = 1_000_000
 _OVERLOAD_BYTES = 1 << 40
 """More than any limit of a backlog: what a trace that lags counts for."""
 
@@ -72,11 +73,12 @@ class Driver:
         self.endpoint = endpoint
         self.network = network
         self.inbox = Inbox(self._loop, self._consumed)
-        self.outgoing = Outgoing(self._loop, endpoint, payload_bytes, self.schedule)
+        self.outgoing = Outgoing(self._loop, endpoint, payload_bytes, self._submitted)
         self.joined: asyncio.Future[None] = self._loop.create_future()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self.failure: BaseException | None = None
         self.turns = 0
+        self._turned = 0
         self._trace = trace
         self._scheduled = False
         self._leaving = False
@@ -151,6 +153,13 @@ class Driver:
             self._scheduled = True
             self._loop.call_soon(self._turn)
 
+    def _submitted(self) -> None:
+        """The application handed something in: at once if nothing else was going on, otherwise with the rest of the turn."""
+        if not self._scheduled and time.monotonic_ns() - self._turned > _IDLE_NS:
+            self._turn()
+        else:
+            self.schedule()
+
     # --- the end of a turn -----------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
@@ -158,8 +167,9 @@ class Driver:
         if self._stopped:
             return
         self.turns += 1
+        self._turned = now = time.monotonic_ns()
         try:
-            self._finish(time.monotonic_ns())
+            self._finish(now)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:

@@ -71,14 +71,14 @@ class Outgoing:
         if size > self._payload_bytes:
             raise self._too_long(size)
         buffer = self._buffer
-        if not buffer:
-            self._schedule()
         buffer.append(payload)
         if type is not None or items is not None or self._types is not None:
             self._annotate(1, (type,), (items,))
         self._room -= size + _MESSAGE_BYTES
         if self._room <= 0:
             self.flush(time.monotonic_ns())
+        elif len(buffer) == 1:
+            self._schedule()
         return True
 
     def try_send_many(self, payloads: Sequence[bytes], types: Types = None, items: Items = None) -> int:

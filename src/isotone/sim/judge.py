@@ -17,6 +17,7 @@ import msgspec
 from isotone.model.errors import InvariantViolation
 from isotone.model.events import DeliveryBatch, Upcall
 from isotone.model.ids import ViewId
+from isotone.protocol.endpoint import Endpoint
 from isotone.sim.draw import Drawn, draw
 from isotone.sim.interface import EndpointFactory
 from isotone.sim.latency import nanoseconds
@@ -119,7 +120,7 @@ def _play(simulation: Simulation, drawn: Drawn, verdict: Verdict) -> list[Proces
     while True:
         view = _settled(simulation, deadline)
         if view is None:
-            if simulation.running():  # if all have left or crashed there is nothing to expect
+            if not _nothing_to_expect(simulation):
                 verdict.failures.append("liveness: no lasting common view; " + _where(simulation))
             return []
         verdict.converged_ns = simulation.now - healed - STABLE_NS
@@ -136,6 +137,12 @@ def _play(simulation: Simulation, drawn: Drawn, verdict: Verdict) -> list[Proces
         simulation.run_until(min(deadline, simulation.now + STABLE_NS))  # for what is still on its way
         if _common_view(simulation) == view:
             return final
+
+
+def _nothing_to_expect(simulation: Simulation) -> bool:
+    """Whether all have left or crashed but for processes that may not found a group: they wait for one for ever."""
+    endpoints = [process.endpoint for process in simulation.running()]
+    return all(one.view is None and isinstance(one, Endpoint) and not one.config.founder for one in endpoints)
 
 
 def _settled(simulation: Simulation, deadline: int) -> ViewId | None:
