@@ -99,8 +99,18 @@ def test_an_acknowledgement_waits_a_little_for_company() -> None:
     assert (receiver.pending(), receiver.deadline()) == (False, 12 * MS)
     receiver.receive(run(2, 2), 9 * MS)
     assert receiver.deadline() == 12 * MS  # the delay counts from the first
-    assert receiver.take(12 * MS) == (1, [])
+    assert receiver.acknowledge(10 * MS) == 0  # no news yet for a packet that goes out anyway
+    assert receiver.acknowledge(12 * MS) == 2
     assert (receiver.deadline(), receiver.owed) == (None, 0)
+
+
+def test_company_takes_an_acknowledgement_along_when_half_of_it_is_due() -> None:
+    receiver = link()
+    for number in range(1, ACK_EVERY // 2):
+        receiver.receive(run(number, number), 0)
+    assert receiver.acknowledge(0) == 0
+    receiver.receive(run(ACK_EVERY // 2, ACK_EVERY // 2), 0)
+    assert receiver.acknowledge(0) == ACK_EVERY // 2
 
 
 def test_many_packets_a_gap_or_a_repetition_are_acknowledged_at_once() -> None:
@@ -112,8 +122,8 @@ def test_many_packets_a_gap_or_a_repetition_are_acknowledged_at_once() -> None:
     gap, repetition = link(), link()
     gap.receive(run(2, 2), 0)
     repetition.receive(run(1, 1), 0)
-    repetition.take(0)
-    repetition.receive(run(1, 1), 0)
+    repetition.acknowledge(1000 * MS)
+    repetition.receive(run(1, 1), 1000 * MS)
     assert gap.pending()
     assert repetition.pending()
 
@@ -270,10 +280,11 @@ class Pair:
         me = self.ends[end]
         again = me.retransmit(self.now)
         if again is not None:
-            self.channel[1 - end].append(packet(again[0], again[1], me.received))
+            self.channel[1 - end].append(packet(again[0], again[1], me.acknowledge(self.now)))
         if me.pending() or (me.ack_at is not None and self.now >= me.ack_at):
+            ack = me.acknowledge(self.now)
             first, taken = me.take(self.now)
-            self.channel[1 - end].append(packet(first, taken, me.received))
+            self.channel[1 - end].append(packet(first, taken, ack))
 
     def step(self, what: str, end: int, value: int) -> None:
         me, channel = self.ends[end], self.channel[end]

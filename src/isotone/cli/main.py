@@ -10,7 +10,7 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from isotone.cli import bench, demo, node, simulate, verify
+from isotone.cli import bench, demo, node, report, simulate, verify
 from isotone.model.errors import GroupError
 
 BAD_INPUT = 2
@@ -27,6 +27,7 @@ app.command("demo")(demo.demo)
 app.command("node")(node.node)
 app.command("simulate")(simulate.simulate)
 app.command("verify")(verify.verify)
+app.command("report")(report.report)
 app.command("bench")(bench.bench)
 
 

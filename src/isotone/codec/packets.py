@@ -67,17 +67,27 @@ class PacketEncoder:
     `first + i`. Only a frame of a single record is longer than `CUT_BYTES`, and none is longer than the receiver's limit.
     """
 
-    __slots__ = ("_records",)
+    __slots__ = ("_last", "_records")
 
     def __init__(self) -> None:
         self._records: dict[int, bytes] = {}
+        self._last: tuple[Packet, int, list[Frame]] | None = None
 
     def end_turn(self) -> None:
         """Forget the records of this turn (their ids may be used again)."""
         self._records.clear()
+        self._last = None
 
     def frames(self, packet: Packet, limit: int = FRAME_BYTES) -> list[Frame]:
         """The frames of a packet, normally one. The packet must be kept alive until `end_turn`."""
+        last = self._last
+        if last is not None and last[0] is packet and last[1] == limit:
+            return last[2]
+        frames = self._frames(packet, limit)
+        self._last = (packet, limit, frames)
+        return frames
+
+    def _frames(self, packet: Packet, limit: int) -> list[Frame]:
         records = self._all(packet.records)
         loose = self._all(packet.loose)
         size = _HEAD_BYTES + sum(map(len, records)) + sum(map(len, loose))

@@ -154,10 +154,10 @@ Loose = Heartbeat | Probe | Propose | Reject | State | Plan | Ready | Install | 
 
 
 class Packet(msgspec.Struct, array_like=True, gc=False):
-    """Everything for one peer in one turn. `epoch` and `proposer` name the view whose link `first`, `ack` and `records`
-    belong to.
+    """Everything for one peer in one turn. `epoch` and `proposer` name the view whose link the records belong to.
 
-    `records[i]` has the link's sequence number `first + i`; `ack` is the number of records received so far without a gap.
+    `records[i]` has the link's sequence number `first + i`; `ack` is the number of records received so far without a gap,
+    or 0 for no news.
     """
 
     epoch: int

@@ -228,9 +228,14 @@ class Endpoint:
         if epoch is not None and epoch.dirty and not self.closed:
             members = epoch.view.members
             number, proposer = epoch.view.id
+            packet: Packet | None = None
             for rank, first, ack, records in epoch.packets(now):
                 peer = members[rank]
-                packets.append((peer, Packet(number, proposer, first, ack, records, loose.pop(peer, []) if loose else [])))
+                own = loose.pop(peer, []) if loose else []
+                same = packet is not None and not own and not packet.loose and packet.first == first and packet.ack == ack
+                if packet is None or not same or packet.records != records:  # a multicast is one packet for all
+                    packet = Packet(number, proposer, first, ack, records, own)
+                packets.append((peer, packet))
         if loose:
             for peer, records_ in loose.items():
                 packets.append((peer, self._loose_packet(peer, records_, now)))

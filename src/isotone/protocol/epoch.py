@@ -298,7 +298,7 @@ class Epoch:
         return list(self.accepted if self.frozen else self.held)
 
     def packets(self, now: int) -> list[tuple[int, int, int, list[Sequenced]]]:
-        """(rank, first, ack, records) of every link that has something to say."""
+        """(rank, first, ack, records) of every link that has something to say; ack 0 says nothing."""
         result: list[tuple[int, int, int, list[Sequenced]]] = []
         if not self.dirty:
             return result
@@ -312,10 +312,11 @@ class Epoch:
                     self.counters["retransmissions"] = self.counters.get("retransmissions", 0) + len(again[1])
                     if now - self.began < 1_000_000_000 and self.view.id.epoch > 1:
                         self.note("retransmissions_first_second_of_view")
-                    result.append((rank, again[0], link.received, again[1]))
+                    result.append((rank, again[0], link.acknowledge(now), again[1]))
             if link.pending() or (link.ack_at is not None and now >= link.ack_at):
+                ack = link.acknowledge(now)
                 first, records = link.take(now)
-                result.append((rank, first, link.received, records))
+                result.append((rank, first, ack, records))
             if link.resend_at is not None and link.resend_at < self.alarm:
                 self.alarm = link.resend_at
         self.dirty.clear()

@@ -57,10 +57,19 @@ class PeerLink:
         """Whether a packet should go out now: new records that the window admits, or many acknowledgements owed."""
         return bool(self.fresh and len(self.unacked) < self.window) or self.owed >= ACK_EVERY
 
-    def take(self, now: int) -> tuple[int, list[Sequenced]]:
-        """New records to send, with the number of the first; they now count as under way, and the acknowledgement as sent."""
+    def acknowledge(self, now: int) -> int:
+        """The acknowledgement for a packet that goes out now: 0, no news, unless it is due.
+
+        Packets of a multicast that acknowledge nothing are the same for all peers, and encoded once.
+        """
+        if self.owed < ACK_EVERY // 2 and (self.ack_at is None or now < self.ack_at):
+            return 0
         self.owed = 0
         self.ack_at = None
+        return self.received
+
+    def take(self, now: int) -> tuple[int, list[Sequenced]]:
+        """New records to send, with the number of the first; they now count as under way."""
         unacked = self.unacked
         fresh = self.fresh
         first = self.acked + len(unacked) + 1
@@ -98,8 +107,6 @@ class PeerLink:
         again = list(islice(self.unacked, _BURST))
         self.retransmitted += len(again)
         self.resend_at = now + self._patience
-        self.owed = 0
-        self.ack_at = None
         return self.acked + 1, again
 
     def reconnect(self) -> None:

@@ -1,0 +1,138 @@
+"""The space-time diagram of a cut-out: its controls, its data for the page's script, and its events as a table."""
+
+from typing import Any
+
+from isotone.report.charts import MARK_WORDS
+from isotone.report.cutout import CutOut
+from isotone.report.markup import Markup, numbers, table, tag
+from isotone.report.stats import show_moment
+from isotone.report.story import Event, MessageId, Story, show_message, show_view
+
+TABLE_ROWS_MOST = 400
+SIGNS = "○ send  ● deliver  ┃ installs a view  ❚ freezes its view  ¦ ends it  ? suspects  ✓ trusts again  ✕ crashes  ■ stops"
+
+
+def diagram(story: Story, cut: CutOut, identifier: str) -> tuple[Markup, dict[str, Any]]:
+    """The figure without its drawing, and what the script draws."""
+    boxes = []
+    for lane, name in enumerate(story.processes):
+        box = tag("input", type="checkbox", checked=True, data_lane=lane)
+        boxes.append(tag("label", box, name))
+    buttons = [
+        tag("button", text, type="button", data_do=action, title=title)
+        for text, action, title in (
+            ("−", "out", "zoom out"),
+            ("+", "in", "zoom in"),
+            ("Whole cut-out", "all", "show the whole cut-out"),
+            ("Reset", "reset", "back to the first look, follow nothing"),
+        )
+    ]
+    axis = tag(
+        "label",
+        "axis ",
+        tag(
+            "select",
+            tag("option", "order of events", value="order"),
+            tag("option", "time" if story.timed else "logical time", value="time"),
+            data_do="axis",
+        ),
+    )
+    follow = tag("label", "follow ", tag("select", tag("option", "no message", value=""), data_do="follow"))
+    count = f"{len(cut.events):,} events"
+    if cut.left_out:
+        count += f"; {cut.left_out:,} further away from the messages in question are left out"
+    figure = tag(
+        "figure",
+        tag("h4", cut.title),
+        tag("figcaption", cut.why, tag("span", f" ({count})", class_="note")),
+        tag("div", buttons, axis, follow, class_="controls"),
+        tag("fieldset", tag("legend", "processes"), boxes, class_="controls"),
+        tag("svg", class_="spacetime", tabindex=0, role="application", aria_label=f"space-time diagram: {cut.title}"),
+        tag("p", SIGNS, class_="legend"),
+        tag("p", "No message is followed.", class_="followed", role="status"),
+        tag("noscript", tag("p", "The drawing needs the page's own script; its events are in the table below.")),
+        _table(story, cut),
+        class_="diagram",
+        id=identifier,
+    )
+    return figure, diagram_data(story, cut)
+
+
+def diagram_data(story: Story, cut: CutOut) -> dict[str, Any]:
+    """Lanes, messages, events and happenings, with small keys."""
+    numbers_: dict[MessageId, int] = {}
+    for event in cut.events:
+        if event.message is not None:
+            numbers_.setdefault(event.message, len(numbers_))
+    inside = {event.message for event in cut.events if event.kind == "send"}
+    sends: dict[MessageId, Event] = {}
+    for event in story.events:
+        if event.kind == "send" and event.message in numbers_ and event.message not in inside:
+            sends.setdefault(event.message, event)
+    lanes = {name: index for index, name in enumerate(story.processes)}
+    messages = []
+    for message in numbers_:
+        sent = sends.get(message)
+        entry: dict[str, Any] = {"id": show_message(message), "lane": lanes.get(message[0], -1)}
+        if message in cut.messages:
+            entry["named"] = cut.messages.index(message)
+        if sent is not None:
+            entry["sent"] = sent.time
+        messages.append(entry)
+    events = []
+    for event in cut.events:
+        entry = {"k": event.kind, "l": event.lane, "t": event.time, "w": describe(story, event)}
+        if event.message is not None:
+            entry["m"] = numbers_[event.message]
+        if event.kind == "view":
+            entry["v"] = show_view(event.row)
+        events.append(entry)
+    first, last = (cut.events[0].time, cut.events[-1].time) if cut.events else (0, 0)
+    around = [
+        {"t": event.time, "k": event.kind, "w": (event.row.get("detail") or {}).get("kind") or event.kind}
+        for event in story.surroundings
+        if first <= event.time <= last
+    ]
+    return {
+        "lanes": story.processes,
+        "timed": story.timed,
+        "messages": messages,
+        "events": events,
+        "around": around,
+        "focus": cut.focus,
+    }
+
+
+def describe(story: Story, event: Event) -> str:
+    """An event in words."""
+    row, name = event.row, story.processes[event.lane]
+    view = show_view(row)
+    message = show_message(event.message) if event.message else ""
+    where = f" in view {view}" if view else ""
+    match event.kind:
+        case "send":
+            what = f"sends {message}{where}"
+        case "deliver":
+            position = row.get("position")
+            at = f" at position {tuple(position)}" if position else ""
+            what = f"delivers {message}{where}{at}"
+        case "returned":
+            what = f"gets {message} back"
+        case "view":
+            what = f"installs view {view}: {', '.join(row.get('members') or ())}"
+        case "flush":
+            what = f"freezes view {view}"
+        case "transitional":
+            what = f"ends view {view} together with {', '.join(row.get('members') or ())}"
+        case kind:
+            what = f"{MARK_WORDS.get(kind, kind)} {row.get('peer') or ''}".strip()
+            what += f" ({row['level']})" if row.get("level") else ""
+    return f"{name} {what}"
+
+
+def _table(story: Story, cut: CutOut) -> Markup:
+    rows = [[show_moment(event.time, story.timed), describe(story, event)] for event in cut.events[:TABLE_ROWS_MOST]]
+    text = "The events as a table"
+    if len(cut.events) > TABLE_ROWS_MOST:
+        text += f" (the first {TABLE_ROWS_MOST})"
+    return numbers(text, table(["when", "what"], rows, "events of the cut-out"))
