@@ -13,7 +13,7 @@ STAMP := $(VENV)/.isotone-installed
 .DELETE_ON_ERROR:
 .PHONY: setup java demo check test test-long bench
 
-setup: $(STAMP)
+setup: $(STAMP) java
 	@echo "Ready. Next: make demo, make test, make test-long N=5000, make bench"
 
 # Picks the first Python that is new enough. Debian ships venv without ensurepip unless python3-venv is installed.
@@ -43,14 +43,14 @@ $(PY):
 $(STAMP): pyproject.toml constraints.txt | $(PY)
 	@echo "Installing the packages of constraints.txt"
 	@PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
-	  $(PY) -m pip install -q --root-user-action=ignore -c constraints.txt -e '.[test,dev]'
+	  $(PY) -m pip install -q --root-user-action=ignore -c constraints.txt -e '.[test,dev,spark]'
 	@touch $@
 
-# Java 17 or newer, for Spark. No command needs it yet, so setup does not depend on it.
+# Java 17 or newer, for Spark.
 java:
 	@sh tools/java.sh
 
-demo: $(STAMP)
+demo: $(STAMP) java
 	@$(PY) -m isotone demo
 
 check: $(STAMP)
@@ -61,7 +61,7 @@ check: $(STAMP)
 	@echo "check: import direction"
 	@$(PY) tools/imports.py
 
-test: check
+test: check java
 	@$(PY) -m pytest -n 2 -m "not long"
 
 # pytest's status 5 says that no test carries the mark.
