@@ -43,7 +43,7 @@ $(PY):
 $(STAMP): pyproject.toml constraints.txt | $(PY)
 	@echo "Installing the packages of constraints.txt"
 	@PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt PIP_DISABLE_PIP_VERSION_CHECK=1 \
-	  $(PY) -m pip install -q --root-user-action=ignore -c constraints.txt -e '.[test,dev,spark]'
+	  $(PY) -m pip install -q --use-pep517 --root-user-action=ignore -c constraints.txt -e '.[test,dev,spark]'
 	@touch $@
 
 # Java 17 or newer, for Spark.
