@@ -14,7 +14,7 @@ TOGETHER = """
 
 def liveness(text: str, expected: Expectation | None = None) -> tuple[str, str]:
     [result] = check_history(history(text), ["liveness"], expected=expected).checks
-    return result.verdict, result.witness or ""
+    return result.verdict, str(result.witness or "")
 
 
 def test_all_together() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from isotone.model.errors import ConfigError
-from isotone.pipeline.oracle import CHECKS, check_history, default_checks
+from isotone.pipeline.oracle import CHECKS, Witness, check_history, default_checks
 from tests.pipeline.oracle_text import history
 
 SWAPPED = """
@@ -35,9 +35,35 @@ def without(rows: list[dict[str, Any]], *columns: str, kinds: tuple[str, ...] = 
 )
 def test_protocol_decides(protocol: str, left_out: set[str]) -> None:
     chosen = set(default_checks([protocol]))
-    assert chosen == set(CHECKS) - left_out - {"liveness"}
+    semantic = {"semantic_fifo", "semantic_causal", "semantic_total"}
+    assert chosen - semantic == set(CHECKS) - left_out - semantic - {"liveness"}
+    assert chosen & semantic == (semantic if protocol.startswith("semantic") else set())
     report = check_history(history(SWAPPED.format(protocol=protocol)))
-    assert (report.verdict == "ok") == ("total_pairwise" in left_out)
+    assert (report.verdict == "ok") == ("total_pairwise" in left_out and not protocol.startswith("semantic"))
+
+
+@pytest.mark.parametrize(
+    ("protocols", "semantic"),
+    [
+        (["semantic_fifo"], {"semantic_fifo"}),
+        (["semantic_causal"], {"semantic_fifo", "semantic_causal"}),
+        (["semantic(causal)"], {"semantic_fifo", "semantic_causal"}),
+        (["semantic(sequencer)"], {"semantic_fifo", "semantic_causal", "semantic_total"}),
+        (["semantic_total", "semantic_fifo"], {"semantic_fifo"}),
+        (["semantic_total", "causal"], {"semantic_fifo", "semantic_causal"}),
+        (["sequencer"], set()),
+        ([], set()),
+    ],
+)
+def test_semantic_protocol_decides(protocols: list[str], semantic: set[str]) -> None:
+    assert {name for name in default_checks(protocols) if name.startswith("semantic")} == semantic
+
+
+def test_relation_for_a_log_without_protocols_asks_for_semantic_orders() -> None:
+    chosen = set(default_checks([], with_relation=True))
+    assert chosen >= {"semantic_fifo", "semantic_causal", "semantic_total"}
+    assert chosen.isdisjoint({"fifo", "causal", "total_pairwise", "total_global", "position", "reliable_fifo"})
+    assert default_checks(["sequencer"], with_relation=True) == default_checks(["sequencer"])
 
 
 def test_weakest_protocol_decides() -> None:
@@ -77,6 +103,11 @@ def test_unknown_check() -> None:
         ("validity", (), ("stop",), "stop rows"),
         ("uniform", ("level",), (), "column level on deliver rows"),
         ("liveness", (), ("view",), "view rows"),
+        ("resilience", ("level",), (), "column level on deliver rows"),
+        ("resilience", ("members",), (), "column members on view rows"),
+        ("semantic_fifo", (), ("deliver",), "deliver rows"),
+        ("semantic_causal", (), ("send",), "send rows"),
+        ("semantic_total", (), ("deliver",), "deliver rows"),
     ],
 )
 def test_missing_column_is_unknown(check: str, columns: tuple[str, ...], kinds: tuple[str, ...], missing: str) -> None:
@@ -85,7 +116,7 @@ def test_missing_column_is_unknown(check: str, columns: tuple[str, ...], kinds: 
     report = check_history(without(history(ORDERED), *columns, kinds=kinds), [check])
     assert report.verdict == "unknown"
     assert report.checks[0].missing == missing
-    assert report.checks[0].witness == f"undecided: the trace has no {missing}"
+    assert report.checks[0].witness == Witness(f"undecided: the trace has no {missing}")
 
 
 def test_bare_foreign_log() -> None:
@@ -135,7 +166,9 @@ def test_runs_are_kept_apart() -> None:
     assert check_history(history(first) + [{**row, "step": row["step"] + 9} for row in history(second)]).violated()
     broken = both + history("a: +1 +2 a2 a1", run="three")
     [result] = check_history(broken, ["fifo"]).checks
-    assert result.witness == "run three: a#1 delivers a#1:2 before a#1:1"
+    assert str(result.witness) == "run three: a#1 delivers a#1:2 before a#1:1"
+    assert result.witness is not None
+    assert result.witness.run == "three"
 
 
 def test_order_of_rows_in_the_input_does_not_matter() -> None:
@@ -156,7 +189,15 @@ def test_json_object() -> None:
                 "name": "total_pairwise",
                 "verdict": "violated",
                 "violations": 1,
-                "witness": "a#1 delivers a#1:1 before b#1:1, b#1 delivers b#1:1 before a#1:1",
+                "witness": {
+                    "text": "a#1 delivers a#1:1 before b#1:1, b#1 delivers b#1:1 before a#1:1",
+                    "processes": ["a#1", "b#1"],
+                    "messages": ["a#1:1", "b#1:1"],
+                    "edges": [
+                        {"from": "a#1:1", "to": "b#1:1", "process": "a#1", "why": "a#1 delivers a#1:1 before b#1:1"},
+                        {"from": "b#1:1", "to": "a#1:1", "process": "b#1", "why": "b#1 delivers b#1:1 before a#1:1"},
+                    ],
+                },
             },
         ],
     }

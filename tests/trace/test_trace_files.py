@@ -15,7 +15,7 @@ from isotone.model.errors import ConfigError, TraceFormatError
 from isotone.trace import Row, TraceRecorder, digest_rows, open_writer, read_trace
 from isotone.trace.columns import ColumnBuilder, arrow_schema, table_of_rows
 from isotone.trace.schema import parquet_columns
-from isotone.trace.writer import Form, safe_name
+from isotone.trace.writer import Form, TraceWriter, safe_name
 from tests.trace.events import VIEW, everything
 
 FORMS: tuple[Form, ...] = ("parquet", "jsonl")
@@ -123,6 +123,33 @@ def test_rotation_by_rows_and_by_time(tmp_path: Path) -> None:
         assert set(files) <= {"a.1.parquet", "a.1-0001.parquet", "a.1-0002.parquet", "a.1-0003.parquet"}
         trace = read_trace([tmp_path / name])
         assert ([row["number"] for row in trace.rows], trace.quarantined) == (list(range(1, 13)), [])
+
+
+def test_control_records_alone_are_not_worth_a_file_each_time(tmp_path: Path) -> None:
+    for fast in (True, False):
+        recorder = TraceRecorder("a#1")
+        writer = open_writer(tmp_path / str(fast), "a#1", "parquet", rotate_ns=50)
+
+        def write(fast: bool = fast, recorder: TraceRecorder = recorder, writer: TraceWriter = writer) -> int:
+            if fast:
+                writer.write_recorder(recorder)
+            else:
+                writer.write(recorder.drain())
+            return len(list((tmp_path / str(fast)).glob("*.parquet")))
+
+        for now in range(0, 1_000, 10):
+            recorder.packet(now, VIEW, "heartbeat", 1, 1, 10)
+            assert write() == 0
+        recorder.send(1_000, VIEW, 1, [b"x"])
+        assert write() == 0
+        recorder.packet(1_050, VIEW, "heartbeat", 1, 1, 10)
+        assert write() == 1
+        for now in (1_060, 4_059):
+            recorder.packet(now, VIEW, "heartbeat", 1, 1, 10)
+            assert write() == 1
+        recorder.packet(4_060, VIEW, "heartbeat", 1, 1, 10)
+        assert write() == 2
+        writer.close()
 
 
 def test_existing_files_are_never_overwritten(tmp_path: Path) -> None:

@@ -40,8 +40,9 @@ def reasons(path: Path) -> list[tuple[int, str]]:
         ({**ROW, "position": ["x"]}, "wrong type"),
         ({**ROW, "members": "abc"}, "wrong type"),
         ({**ROW, "detail": {"a": 1}}, "wrong type"),
-        ({**ROW, "step": 1}, "step 1 of a#1 does not follow step 1"),
-        ({**ROW, "step": -3}, "step -3 of a#1 does not follow step 1"),
+        ({**ROW, "step": 1}, "step 1 of a#1 goes back to one it has had"),
+        ({**ROW, "position": [1, 2, 3, 4, 5]}, "position with more than 4 components"),
+        ({**ROW, "size": 2**31}, "wrong type: Expected `int` <= 2147483647"),
     ],
 )
 def test_malformed_row_is_quarantined_alone(tmp_path: Path, line: object, reason: str) -> None:
@@ -97,9 +98,9 @@ def test_parquet_with_wrong_types(tmp_path: Path) -> None:
     table = pa.table({**{name: [value, value] for name, value in ROW.items()}, "step": [1.0, 2.5]})
     pq.write_table(table, tmp_path / "t.parquet")
     assert [line for line, reason in reasons(tmp_path) if "wrong type" in reason] == [1, 2]
-    rows = [ROW, {**ROW, "kind": "dance", "step": 2}, {**ROW, "step": 3}, {**ROW, "step": 2}]
+    rows = [ROW, {**ROW, "kind": "dance", "step": 2}, {**ROW, "step": 3}, {**ROW, "step": 2}, {**ROW, "step": 3}]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "t.parquet")
-    assert reasons(tmp_path) == [(2, "unknown kind 'dance'"), (4, "step 2 of a#1 does not follow step 3")]
+    assert reasons(tmp_path) == [(2, "unknown kind 'dance'"), (5, "step 3 of a#1 goes back to one it has had")]
 
 
 def test_truncated_parquet(tmp_path: Path) -> None:
@@ -139,8 +140,8 @@ def test_damaged_row_group_costs_only_itself(tmp_path: Path, monkeypatch: pytest
     assert [row["step"] for row in trace.rows] == [*range(1, 11), *range(21, len(rows) + 1)]
 
 
-def test_files_of_one_process_are_put_in_order(tmp_path: Path) -> None:
-    jsonl(tmp_path / "a.jsonl", {**ROW, "step": 5}, {**ROW, "step": 6})
+def test_rows_and_files_of_one_process_are_put_in_order(tmp_path: Path) -> None:
+    jsonl(tmp_path / "a.jsonl", {**ROW, "step": 6}, {**ROW, "step": 5})
     jsonl(tmp_path / "b.jsonl", {**ROW, "step": 1}, {**ROW, "step": 2})
     jsonl(tmp_path / "c.jsonl", {**ROW, "step": 1, "run": "other"})
     trace = read_trace([tmp_path])
@@ -148,7 +149,7 @@ def test_files_of_one_process_are_put_in_order(tmp_path: Path) -> None:
 
 
 def test_a_file_reached_twice_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    jsonl(tmp_path / "one.jsonl", ROW, {**ROW, "step": 0})
+    jsonl(tmp_path / "one.jsonl", ROW, ROW)
     monkeypatch.chdir(tmp_path)
     trace = read_trace([Path("one.jsonl"), tmp_path, Path("*.jsonl")])
     assert (len(trace.rows), [bad.file for bad in trace.quarantined]) == (1, ["one.jsonl"])

@@ -1,5 +1,8 @@
 """A live trace: the endpoint's recorder, drained into a writer off the event loop's thread.
 
+Whoever watches the directory sees what happened within about a second: a Parquet file is finished a second after the first
+row worth reading, also if the group falls silent then.
+
 Invariants: one write is under way at a time, so rows stay in order; what the recorder holds is bounded, because a
 writer that cannot keep up counts as a slow consumer (`overloaded`) and holds the group's senders back; a disk that refuses
 ends the trace with one line, never the group.
@@ -9,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from isotone.model.errors import TraceFormatError
@@ -18,7 +23,8 @@ from isotone.trace.recorder import Taken, TraceRecorder
 from isotone.trace.writer import Form, TraceWriter, open_writer
 
 _INTERVAL_S = 0.2
-_ROTATE_NS = 2_000_000_000
+_ROTATE_NS = 1_000_000_000
+_IDLE_TICKS = 5
 _EVENTS_WRITE = 256
 _EVENTS_MAX = 1024
 
@@ -47,6 +53,9 @@ class LiveTrace:
         self._writer: TraceWriter | None = open_writer(self._directory, process, form, rotate_ns=_ROTATE_NS)
         self._writing: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._idle_ticks = 0
+        self._news = False
+        """Whether something other than control records was written since the last pause."""
 
     def start(self) -> None:
         """Begin to drain from time to time."""
@@ -81,15 +90,26 @@ class LiveTrace:
 
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(_INTERVAL_S, self._tick)
-        if len(self.recorder) and self._writing is None:
+        if self._writing is not None:
+            return
+        if len(self.recorder):
+            self._idle_ticks = 0
             self._write()
+        else:
+            self._idle_ticks += 1
+            if self._news and self._idle_ticks >= _IDLE_TICKS and self._writer is not None:
+                self._news = False
+                self._begin(self._writer.rotate)
 
     def _write(self) -> None:
-        handed = _Handed(self.recorder.take())
+        taken = self.recorder.take()
+        self._news = self._news or any(event[0] != "packet" for event in taken.events)
         if self._writer is not None:
-            loop = asyncio.get_running_loop()
-            future = loop.run_in_executor(None, self._writer.write_recorder, handed)
-            self._writing = loop.create_task(self._written(future))
+            self._begin(partial(self._writer.write_recorder, _Handed(taken)))
+
+    def _begin(self, action: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self._writing = loop.create_task(self._written(loop.run_in_executor(None, action)))
 
     async def _written(self, future: asyncio.Future[None]) -> None:
         try:

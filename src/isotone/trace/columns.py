@@ -15,7 +15,7 @@ from zlib import crc32
 
 from isotone.model.errors import ConfigError, TraceFormatError
 from isotone.trace.recorder import PLAIN_EVENT_LENGTH, MessageEvent, PlainEvent, Taken
-from isotone.trace.schema import POSITION_COLUMNS, Row, parquet_columns
+from isotone.trace.schema import COLUMNS, POSITION_COLUMNS, Row, parquet_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,6 +64,53 @@ def arrow_schema() -> "pa.Schema":
         "map<string,string>": pa.map_(pa.string(), pa.string()),
     }
     return pa.schema([(name, types[kind]) for name, kind in parquet_columns().items()])
+
+
+def family(kind: Any) -> str:
+    """What a column's Arrow type amounts to, in the words of the schema; `null`, or Arrow's name, if the schema has no word."""
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_string(kind) or types.is_large_string(kind):
+        return "string"
+    if types.is_signed_integer(kind):
+        return "int64" if kind.bit_width > 32 else "int32"
+    if types.is_list(kind) or types.is_large_list(kind):
+        return f"list<{family(kind.value_type)}>"
+    if types.is_map(kind):
+        return f"map<{family(kind.key_type)},{family(kind.item_type)}>"
+    return str(kind)
+
+
+def fits(found: str, wanted: str) -> bool:
+    """Whether every value of a column of the family `found` has the type `wanted` of the schema."""
+    return found in (wanted, "null") or (found, wanted) in (("int32", "int64"), ("list<null>", "list<string>"))
+
+
+class MixedSchemas:
+    """Refuses Parquet files that disagree on the type of a column: such rows would not be rows of one trace."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[str, str, str]] = {}
+
+    def add(self, file: str, schema: Any) -> None:
+        """Note a file's schema; raise if a column has another type than in a file before."""
+        for column in schema:
+            found = family(column.type)
+            rough = _rough(found)
+            if (column.name not in COLUMNS and column.name not in POSITION_COLUMNS) or "null" in found:
+                continue
+            before, named, where = self._seen.setdefault(column.name, (rough, found, file))
+            if before != rough and not (column.name == "position" and {before, rough} == {"int", "list<int>"}):
+                raise TraceFormatError(f"mixed schemas: column {column.name} is {named} in {where}, but {found} in {file}")
+
+
+def _rough(found: str) -> str:
+    """Types whose values can stand in one column."""
+    for exact, rough in (("uint", "int"), ("int8", "int"), ("int16", "int"), ("int32", "int"), ("int64", "int")):
+        found = found.replace(exact, rough)
+    return "map" if found.startswith(("map<", "struct<")) else found
 
 
 def table_of_rows(rows: Sequence[Row]) -> "pa.Table":

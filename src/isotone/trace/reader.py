@@ -3,6 +3,8 @@
 Every row is either returned, in one normal form, or quarantined with its place and a reason: nothing disappears.
 Normal form: only columns of the schema that are not null, `position` a tuple however it was written, rows of one
 process (of one run) in the order of their strictly increasing `step`, runs and processes in the order of their names.
+The order of rows in files and of files means nothing: `step` alone orders. What goes back is a step that the process has
+had already, in a file before or further up in the same file; such a row is quarantined.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +16,11 @@ from typing import Annotated, Any, Final, TypedDict, cast
 import msgspec
 
 from isotone.model.errors import TraceFormatError
-from isotone.trace.columns import require_pyarrow
+from isotone.trace.columns import MixedSchemas, family, fits, require_pyarrow
 from isotone.trace.schema import (
     COLUMNS,
+    INT32_MAX,
+    INT32_MIN,
     INT64_MAX,
     INT64_MIN,
     KINDS,
@@ -29,8 +33,11 @@ from isotone.trace.schema import (
 from isotone.trace.writer import PART_SUFFIX
 
 SUFFIXES: Final = (".parquet", ".jsonl")
+STEP_BACK: Final = "step %d of %s goes back to one it has had"
+"""The reason to set apart a row whose step another row of the process has."""
 _KINDS: Final = frozenset(KINDS)
 
+Int32 = Annotated[int, msgspec.Meta(ge=INT32_MIN, le=INT32_MAX)]
 Int64 = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
 
 
@@ -72,13 +79,13 @@ class _Given(TypedDict, total=False):
     position_3: Int64 | None
     protocol: str | None
     level: str | None
-    k: Int64 | None
+    k: Int32 | None
     type: str | None
     items: list[str] | None
-    size: Int64 | None
+    size: Int32 | None
     digest: Int64 | None
     packet: str | None
-    fanout: Int64 | None
+    fanout: Int32 | None
     count: Int64 | None
     peer: str | None
     detail: dict[str, str] | None
@@ -113,7 +120,7 @@ def _find(paths: Sequence[Path], reading: "_Reading") -> list[Path]:
 
 def _expand(path: Path, reading: "_Reading") -> Iterator[Path]:
     if path.is_dir():
-        for inner in sorted(path.rglob("*")):
+        for inner in sorted(path.rglob("*"), key=str):
             if not inner.is_file():
                 continue
             if inner.name.startswith(".") and inner.name.endswith(PART_SUFFIX):
@@ -140,6 +147,7 @@ class _Reading:
         self.trace = Trace()
         self._decode = msgspec.json.Decoder(_Given).decode
         self._pieces: dict[tuple[str, str], list[tuple[Path, list[tuple[int, Row]]]]] = {}
+        self._schemas = MixedSchemas()
 
     def reject(self, path: Path, line: int, reason: str) -> None:
         self.trace.quarantined.append(Quarantined(str(path), line, reason))
@@ -151,7 +159,7 @@ class _Reading:
                 if text.isspace():
                     continue
                 try:
-                    given = self._decode(text)
+                    given = self._decode(text.rstrip(b"\r\n"))
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
                     self.reject(path, line, _json_reason(error))
                     continue
@@ -169,6 +177,7 @@ class _Reading:
                 raise
             self.reject(path, 0, f"unreadable Parquet file: {_first_line(error)}")
             return
+        self._schemas.add(str(path), file.schema_arrow)
         wanted = [name for name in (*COLUMNS, *POSITION_COLUMNS) if name in file.schema_arrow.names]
         pieces: dict[tuple[str, str], list[tuple[int, Row]]] = {}
         first = 1
@@ -200,6 +209,9 @@ class _Reading:
             self.reject(path, line, reason)
             return
         _normalise_position(row)
+        if len(row.get("position", ())) > len(POSITION_COLUMNS):
+            self.reject(path, line, f"position with more than {len(POSITION_COLUMNS)} components")
+            return
         pieces.setdefault((row.get("run", ""), row["process"]), []).append((line, cast(Row, row)))
 
     def _keep(self, path: Path, pieces: Mapping[tuple[str, str], list[tuple[int, Row]]]) -> None:
@@ -209,14 +221,14 @@ class _Reading:
     def finish(self) -> Trace:
         for key in sorted(self._pieces):
             last: int | None = None
-            for path, rows in sorted(self._pieces[key], key=lambda piece: piece[1][0][1]["step"]):
-                for line, row in rows:
-                    step = row["step"]
-                    if last is not None and step <= last:
-                        self.reject(path, line, f"step {step} of {key[1]} does not follow step {last}")
-                        continue
-                    last = step
-                    self.trace.rows.append(row)
+            rows = [(path, line, row) for path, piece in self._pieces[key] for line, row in piece]
+            for path, line, row in sorted(rows, key=lambda one: one[2]["step"]):
+                step = row["step"]
+                if step == last:
+                    self.reject(path, line, STEP_BACK % (step, key[1]))
+                    continue
+                last = step
+                self.trace.rows.append(row)
         return self.trace
 
 
@@ -245,19 +257,11 @@ def _normalise_position(row: dict[str, Any]) -> None:
 
 
 def _well_typed(table: Any) -> bool:
-    """Whether the columns have the types of the schema, so that no single row can be of a wrong type."""
-    from pyarrow import types
-
-    def matches(kind: Any, wanted: str) -> bool:
-        if types.is_dictionary(kind):
-            kind = kind.value_type
-        if wanted == "string":
-            return bool(types.is_string(kind) or types.is_large_string(kind))
-        return wanted.startswith("int") and bool(types.is_signed_integer(kind))
-
+    """Whether the columns have simple types of the schema, so that no single row can be of a wrong type."""
     simple = {**COLUMNS, **dict.fromkeys(POSITION_COLUMNS, "int64")}
     return all(
-        matches(column.type, simple[column.name]) or table.column(column.name).null_count == table.num_rows
+        (simple[column.name] in ("string", "int32", "int64") and fits(family(column.type), simple[column.name]))
+        or table.column(column.name).null_count == table.num_rows
         for column in table.schema
     )
 

@@ -69,6 +69,8 @@ COLUMNS: Final[Mapping[str, str]] = {
 POSITION_COLUMNS: Final = ("position_0", "position_1", "position_2", "position_3")
 """What stands in Parquet in the place of `position`, outermost component first."""
 
+INT32_MAX: Final = 2**31 - 1
+INT32_MIN: Final = -(2**31)
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 

@@ -3,7 +3,9 @@
 Parquet has its index at the end of the file, so an unfinished file is worthless. The writer therefore works on a hidden
 `.part` file and renames it when it is complete: whoever watches the directory sees only whole files, and a process that
 is killed loses at most what it wrote since the last rotation. Rotation happens after so many rows, after so much trace
-time, or when the driver asks (`rotate`). JSON Lines are flushed with every write; a kill can damage the last line only.
+time, or when the driver asks (`rotate`). A file that holds nothing but control records (`packet` rows) is not worth a
+file every second: it may last `QUIET_FACTOR` times as long, or until something happens. JSON Lines are flushed with every
+write; a kill can damage the last line only.
 
 Invariants: no file that exists is ever overwritten; rows of one writer come out in the order they went in; a disk that
 refuses becomes one `TraceFormatError`, and the writer is closed afterwards.
@@ -28,6 +30,7 @@ Form: TypeAlias = Literal["parquet", "jsonl"]
 ROWS_PER_GROUP: Final = 65_536
 ROWS_PER_FILE: Final = 4_194_304
 PART_SUFFIX: Final = ".part"
+QUIET_FACTOR: Final = 60
 
 
 class TraceWriter(Protocol):
@@ -56,7 +59,7 @@ def open_writer(
 ) -> TraceWriter:
     """A writer for the events of `process` in the directory `path`, which is made if need be.
 
-    `rotate_ns` starts a new Parquet file when the rows written span that much trace time (live drivers set it).
+    `rotate_ns` starts a new Parquet file that much trace time after the first row worth reading (live drivers set it).
     """
     if form not in ("parquet", "jsonl"):
         raise ConfigError(f"trace format {form!r}: valid are jsonl, parquet")
@@ -154,6 +157,8 @@ class ParquetWriter:
         self._writer: Any = None
         self._rows_in_file = 0
         self._first_ns: int | None = None
+        self._news_ns: int | None = None
+        """When the first row that is more than a control record was written to this file."""
 
     @property
     def path(self) -> Path:
@@ -170,6 +175,8 @@ class ParquetWriter:
             last_ns = row.get("time", last_ns)
             if self._first_ns is None:
                 self._first_ns = last_ns
+            if self._news_ns is None and row["kind"] != "packet":
+                self._news_ns = last_ns
             if len(self._rows) >= ROWS_PER_GROUP:
                 self._flush()
         self._consider_rotation(last_ns)
@@ -181,6 +188,8 @@ class ParquetWriter:
             return
         if self._first_ns is None:
             self._first_ns = taken.events[0][1]
+        if self._news_ns is None:
+            self._news_ns = next((event[1] for event in taken.events if event[0] != "packet"), None)
         self._builder.add(taken)
         if len(self._builder) >= ROWS_PER_GROUP:
             self._flush()
@@ -201,9 +210,15 @@ class ParquetWriter:
 
     def _consider_rotation(self, last_ns: int | None) -> None:
         held = self._rows_in_file + len(self._builder) + len(self._rows)
-        span = last_ns - self._first_ns if last_ns is not None and self._first_ns is not None else 0
-        if held >= self._rotate_rows or (self._rotate_ns is not None and span >= self._rotate_ns):
+        if held >= self._rotate_rows or self._is_old(last_ns):
             self._finish_file()
+
+    def _is_old(self, now_ns: int | None) -> bool:
+        if now_ns is None or self._rotate_ns is None or self._first_ns is None:
+            return False
+        if self._news_ns is not None and now_ns - self._news_ns >= self._rotate_ns:
+            return True
+        return now_ns - self._first_ns >= QUIET_FACTOR * self._rotate_ns
 
     def _flush(self) -> None:
         """Write what is held as row groups: rows first, since `write` lets none wait behind the builder's."""
@@ -270,7 +285,7 @@ class ParquetWriter:
             raise
         self._writer = self._target = self._part = None
         self._rows_in_file = 0
-        self._first_ns = None
+        self._first_ns = self._news_ns = None
 
     def _abandon(self) -> None:
         """After a failure: the unfinished part stays, hidden, for whoever wants to look."""

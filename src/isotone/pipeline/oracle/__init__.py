@@ -2,5 +2,16 @@
 
 from isotone.pipeline.oracle.check import CHECKS, Expectation, check_history, default_checks
 from isotone.pipeline.oracle.report import CheckResult, Report
+from isotone.pipeline.oracle.witness import Edge, Witness, sub_history
 
-__all__ = ["CHECKS", "CheckResult", "Expectation", "Report", "check_history", "default_checks"]
+__all__ = [
+    "CHECKS",
+    "CheckResult",
+    "Edge",
+    "Expectation",
+    "Report",
+    "Witness",
+    "check_history",
+    "default_checks",
+    "sub_history",
+]

@@ -14,20 +14,29 @@ A process that ends in the view does not owe what was first delivered (anywhere,
 before its own end: a message can be on its way when somebody leaves.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from isotone.pipeline.oracle.history import NO_VIEW, Delivery, History, Log, Stretch
+from isotone.pipeline.oracle.history import NO_VIEW, History, Log, Stretch
 from isotone.pipeline.oracle.report import Finding, Tally
+from isotone.pipeline.oracle.witness import Edge, Witness
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Visit:
     """A process in a view."""
 
     log: Log
     stretch: Stretch
     messages: set[int]
+    _times: dict[int, int] | None = None
+
+    @property
+    def times(self) -> dict[int, int]:
+        """When it first delivers each message, as far as rows tell."""
+        if self._times is None:
+            self._times = _first_times([self])
+        return self._times
 
     @property
     def goes_to(self) -> int:
@@ -72,11 +81,12 @@ def _compare(history: History, tally: Tally, view: int, following: int, group: l
         having = next(visit for visit in group if message in visit.messages)
         for visit in group:
             if message not in visit.messages:
-                tally.hit(
+                text = (
                     f"{having.log.name} and {visit.log.name} go together from {history.view(view)} to "
                     f"{history.view(following)}, but only {having.log.name} delivers {history.message(message)} "
                     f"in {history.view(view)}"
                 )
+                tally.hit((1, 2), _lacking, history, text, message, (view, following), visit, [having])
 
 
 def agreement(history: History, settle_ns: int = 0) -> Finding:
@@ -99,12 +109,16 @@ def agreement(history: History, settle_ns: int = 0) -> Finding:
                 for message in sorted(owed - visit.messages):
                     if visit.stays and _too_late(first.get(message), visit.log, settle_ns):
                         continue
-                    by = next(v.log.name for v in group if v.log.correct and message in v.messages)
+                    having = [v for v in group if v.log.correct and message in v.messages]
+                    early = _early(visits, visit, message, settle_ns)
+                    by = next((v for v in having if v in early), having[0])
                     where = "stays in it" if visit.stays else f"goes on with it to {history.view(visit.goes_to)}"
-                    tally.hit(
-                        f"{by} is correct and delivers {history.message(message)} in {history.view(view)}; "
+                    text = (
+                        f"{by.log.name} is correct and delivers {history.message(message)} in {history.view(view)}; "
                         f"{visit.log.name} {where}, but does not deliver it"
                     )
+                    holders = [by] if by in early else [by, early[0]]
+                    tally.hit((1, 1 + len(holders)), _lacking, history, text, message, (view,), visit, holders)
     return tally.finding()
 
 
@@ -114,11 +128,11 @@ def uniform(history: History, settle_ns: int = 0) -> Finding:
         return Finding(missing=missing)
     tally = Tally()
     for view, visits in _visits(history):
-        safe: dict[int, tuple[Delivery, str]] = {}
+        safe: dict[int, _Visit] = {}
         for visit in visits:
             for delivery in visit.stretch.deliveries:
                 if delivery.level == "safe" and not delivery.transitional:
-                    safe.setdefault(delivery.message, (delivery, visit.log.name))
+                    safe.setdefault(delivery.message, visit)
         if not safe:
             continue
         owed = set(safe)
@@ -129,11 +143,32 @@ def uniform(history: History, settle_ns: int = 0) -> Finding:
             for message in sorted(owed - visit.messages):
                 if visit.stays and _too_late(first.get(message), visit.log, settle_ns):
                     continue
-                tally.hit(
-                    f"{safe[message][1]} delivers {history.message(message)} as safe in {history.view(view)}; "
+                by = safe[message]
+                text = (
+                    f"{by.log.name} delivers {history.message(message)} as safe in {history.view(view)}; "
                     f"{visit.log.name} is correct and installs {history.view(view)}, but does not deliver it there"
                 )
+                early = _early(visits, visit, message, settle_ns)
+                holders = [by] if by in early else [by, early[0]]
+                tally.hit((1, 1 + len(holders)), _lacking, history, text, message, (view,), visit, holders)
     return tally.finding()
+
+
+def _lacking(history: History, text: str, message: int, views: Iterable[int], visit: _Visit, holders: list[_Visit]) -> Witness:
+    """One process does not deliver what others do; the last of those shows that it was early enough."""
+    name, lacking = history.message(message), visit.log.name
+    view = history.view(next(iter(views)))
+    edges = [Edge(name, view, by.log.name, f"{by.log.name} delivers it in {view}") for by in holders]
+    edges.append(Edge(view, name, lacking, f"{lacking} ends {view} without it"))
+    return history.witness(text, [*(by.log.name for by in holders), lacking], [message], edges, views)
+
+
+def _early(visits: list[_Visit], visit: _Visit, message: int, settle_ns: int) -> list[_Visit]:
+    """Those whose delivery of a message came early enough for a process to owe it too."""
+    having = [other for other in visits if message in other.messages]
+    if not visit.stays:
+        return having
+    return [other for other in having if not _too_late(other.times.get(message), visit.log, settle_ns)]
 
 
 def _first_times(visits: list[_Visit]) -> dict[int, int]:

@@ -10,10 +10,16 @@ a sender's n-th message knows those before it. A process that delivers m finds m
 before exactly if the maximum of the vectors it has delivered reaches m's number.
 """
 
+from collections.abc import Callable, Collection
+
+from isotone.pipeline.oracle.chain import Chains, edges_of
 from isotone.pipeline.oracle.history import History, Log
 from isotone.pipeline.oracle.report import Finding, Tally
+from isotone.pipeline.oracle.witness import Witness
 
 Vectors = list[list[int] | None]
+Late = list[tuple[Log, int]]
+"""Processes and messages that they deliver too late."""
 
 
 def causal(history: History) -> Finding:
@@ -21,70 +27,73 @@ def causal(history: History) -> Finding:
     if missing:
         return Finding(missing=missing)
     tally = Tally()
+    _, late = vectors_of(history)
+    if late:
+        tally.count = len(late)
+        tally.witness = explain(history, late, lambda log, message: set(log.order[: log.order.index(message)]))
+    return tally.finding()
+
+
+def vectors_of(history: History) -> tuple[Vectors, Late]:
+    """Of each message sent, what precedes it; and deliveries that come after something they precede."""
+    placed, circles = history.replay()
+    vectors: Vectors = [None] * len(history.origin)
+    while True:  # once is enough unless messages precede themselves
+        changed, late = _pass(history, placed, vectors, bool(circles))
+        if not changed or not circles:
+            return vectors, late
+
+
+def _pass(history: History, placed: list[tuple[Log, int]], vectors: Vectors, circles: bool) -> tuple[bool, Late]:
     width = len(history.actors)
     origins, numbers = history.origin, history.number
-    vectors: Vectors = [None] * len(origins)
     known = {log.actor: [0] * width for log in history.logs}  # all that precedes something delivered, and itself
     delivered: dict[int, set[int]] = {actor: set() for actor in known}
-    late: list[tuple[Log, int]] = []
-    for log, event in history.replay()[0]:
+    late: Late = []
+    changed = False
+    for log, event in placed:
         actor, message = log.actor, event >> 1
         vector = known[actor]
         origin, number = origins[message], numbers[message]
         if event & 1:
-            vectors[message] = vector.copy()  # what it sent itself before is known from the number alone
+            if vectors[message] != vector:
+                changed = True
+                vectors[message] = vector.copy()  # what it sent itself before is known from the number alone
         elif message not in delivered[actor]:
             delivered[actor].add(message)
             if vector[origin] >= number:
                 late.append((log, message))
-                continue
+                if not circles:
+                    continue
             carried = vectors[message]
-            if carried is not None and origin != actor:
+            if carried is not None and (circles or origin != actor):
                 vector = known[actor] = list(map(max, vector, carried))
-            vector[origin] = number
-    for log, message in late:
-        tally.hit(_explain(history, vectors, log, message) if tally.witness is None else "")
-    return tally.finding()
+            vector[origin] = max(vector[origin], number)
+    return changed, late
 
 
 def precedes(history: History, vectors: Vectors, first: int, second: int) -> bool:
     """Whether the first message causally precedes the second."""
     origin, number = history.origin[first], history.number[first]
-    if history.origin[second] == origin:
-        return number < history.number[second]
+    if history.origin[second] == origin and number < history.number[second]:
+        return True
     vector = vectors[second]
     return vector is not None and vector[origin] >= number
 
 
-def _explain(history: History, vectors: Vectors, log: Log, message: int) -> str:
-    """Which delivery came too early, and a chain of steps that makes it so."""
+def explain(history: History, late: Late, before: Callable[[Log, int], Collection[int]], because: str = "") -> Witness:
+    """The late delivery with the shortest chain of steps; `before` are the messages that it should not come after."""
+    chains = Chains(history, by_number=True)
+    chosen, chain = chains.smallest((message, before(log, message)) for log, message in late)
+    log, message = late[chosen]
     name = history.message
-    early = next(other for other in log.order if other != message and precedes(history, vectors, message, other))
-    steps: list[str] = []
-    target = early
-    visited = {early}
-    while target != message:
-        sender = history.log_of.get(history.origin[target])
-        via, how = _step_back(history, vectors, sender, message, target)
-        steps.append(f"{history.actors[history.origin[target]]} {how} {name(via)} before it sent {name(target)}")
-        if via in visited:  # only where messages are delivered before they were sent; integrity reports that
-            break
-        visited.add(via)
-        target = via
-    chain = "; ".join(reversed(steps))
-    return f"{log.name} delivers {name(early)} before {name(message)}, which causally precedes it: {chain}"
-
-
-def _step_back(history: History, vectors: Vectors, sender: Log | None, message: int, target: int) -> tuple[int, str]:
-    """A message its sender knew when it sent the target: the searched one, or one that the searched one precedes."""
-    found: tuple[int, str] | None = None
-    for event in sender.events if sender is not None else ():
-        known = event >> 1
-        if event & 1 and known == target:
-            break
-        how = "sent" if event & 1 else "delivered"
-        if known == message:
-            return known, how
-        if found is None and precedes(history, vectors, message, known):
-            found = known, how
-    return found if found is not None else (message, "sent")
+    early = chain[-1].second
+    edges = edges_of(history, chain)
+    wrong = f"{log.name} delivers {name(early)} before {name(message)}"
+    messages = [message, *(step.second for step in chain)]
+    return history.witness(
+        f"{wrong}, which causally precedes it{because}: " + "; ".join(edge.why for edge in edges),
+        [log.name, *(step.process for step in chain)],
+        messages + history.a_send(messages),
+        [*edges, history.edge(early, message, log.name, wrong)],
+    )

@@ -2,8 +2,9 @@
 
 With `checks=None` the choice follows what the trace says was promised: a history in which some view ran `fifo` is held
 to no causal and no total order, one with `causal` to no total order and no positions, one with a semantic order to
-none of the incidental orders; the weakest protocol that occurs decides for the whole run. A log that names no protocol
-is held to everything. `liveness` speaks of the end of a run, which must have been given time to settle, so it is
+none of these but to the semantic orders that its name promises; the weakest protocol that occurs decides for the whole
+run. A log that names no protocol is held to everything; if a conflict relation is given, to the semantic orders in the place
+of the others. `liveness` speaks of the end of a run, which must have been given time to settle, so it is
 chosen only if the caller names it or says what to expect. A check named explicitly is always run.
 """
 
@@ -11,11 +12,24 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from isotone.model.conflicts import Conflicts
 from isotone.model.errors import unknown
-from isotone.pipeline.oracle import agreement, causal, liveness, messages, position, total, views
-from isotone.pipeline.oracle.history import History, RowLike, index_runs
-from isotone.pipeline.oracle.protocols import Strength, weakest
+from isotone.pipeline.oracle import (
+    agreement,
+    causal,
+    liveness,
+    messages,
+    position,
+    resilience,
+    semantic,
+    switching,
+    total,
+    views,
+)
+from isotone.pipeline.oracle.history import History, index_runs
+from isotone.pipeline.oracle.protocols import Strength, weakest, weakest_of_conflicting
 from isotone.pipeline.oracle.report import Finding, Report, merge
+from isotone.pipeline.oracle.witness import RowLike
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +42,12 @@ class Expectation:
     """When, at the latest, the last views must have been installed."""
     settle_ns: int = 0
     """How long before its own end a process must have been offered a message to owe its delivery."""
+    conflicts: Conflicts | None = None
+    """Which messages conflict, for the semantic checks; without a relation all do."""
+
+    @property
+    def relation(self) -> Conflicts:
+        return self.conflicts or Conflicts()
 
 
 Check = Callable[[History, Expectation], Finding]
@@ -52,7 +72,12 @@ CHECKS: Final[Mapping[str, Check]] = {
     "agreement": lambda history, expected: agreement.agreement(history, expected.settle_ns),
     "validity": lambda history, _: messages.validity(history),
     "uniform": lambda history, expected: agreement.uniform(history, expected.settle_ns),
+    "resilience": lambda history, _: resilience.resilience(history),
     "liveness": lambda history, expected: liveness.liveness(history, expected.components, expected.settled_by_ns),
+    "semantic_fifo": lambda history, expected: semantic.semantic_fifo(history, expected.relation),
+    "semantic_causal": lambda history, expected: semantic.semantic_causal(history, expected.relation),
+    "semantic_total": lambda history, expected: semantic.semantic_total(history, expected.relation),
+    "switching": lambda history, _: switching.switching(history),
 }
 """Every check by its name, in the order of reports."""
 
@@ -64,16 +89,31 @@ _NEEDS_STRENGTH: Final = {
     "total_global": Strength.TOTAL,
     "position": Strength.TOTAL,
 }
+_SEMANTIC: Final = {
+    "semantic_fifo": Strength.FIFO,
+    "semantic_causal": Strength.CAUSAL,
+    "semantic_total": Strength.TOTAL,
+}
 
 
-def default_checks(protocols: Iterable[str], *, with_liveness: bool = False) -> list[str]:
+def default_checks(protocols: Iterable[str], *, with_liveness: bool = False, with_relation: bool = False) -> list[str]:
     """The checks that a history with these protocols is held to."""
-    promised = weakest(protocols)
-    return [
-        name
-        for name in CHECKS
-        if promised >= _NEEDS_STRENGTH.get(name, Strength.SEMANTIC) and (name != "liveness" or with_liveness)
-    ]
+    named = list(protocols)
+    promised = weakest(named)
+    if with_relation and not named:
+        promised = Strength.SEMANTIC
+    among_conflicting = weakest_of_conflicting(named)
+    chosen: list[str] = []
+    for name in CHECKS:
+        if name in _SEMANTIC:
+            wanted = promised is Strength.SEMANTIC and among_conflicting >= _SEMANTIC[name]
+        elif name == "liveness":
+            wanted = with_liveness
+        else:
+            wanted = promised >= _NEEDS_STRENGTH.get(name, Strength.SEMANTIC)
+        if wanted:
+            chosen.append(name)
+    return chosen
 
 
 def check_history(
@@ -92,7 +132,10 @@ def check_history(
     findings: dict[str, list[tuple[str, Finding]]] = {}
     histories = index_runs(rows)
     for history in histories:
-        chosen = default_checks(history.protocols, with_liveness=wants_liveness) if checks is None else checks
+        chosen = checks
+        if chosen is None:
+            with_relation = expectation.conflicts is not None
+            chosen = default_checks(history.protocols, with_liveness=wants_liveness, with_relation=with_relation)
         for name in dict.fromkeys(chosen):
             findings.setdefault(name, []).append((history.run, CHECKS[name](history, expectation)))
     report = Report(sum(history.rows for history in histories), quarantined, by_name=checks is not None)

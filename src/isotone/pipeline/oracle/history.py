@@ -7,13 +7,14 @@ Invariants: `order` of a log holds each message once, at its first delivery (rep
 only); `events` of a log holds its sends and all deliveries in order; view -1 means that the row named none.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-RowLike: TypeAlias = Mapping[str, Any]
-ViewId: TypeAlias = tuple[int, str]
+from isotone.pipeline.oracle.replay import Replayed, replay
+from isotone.pipeline.oracle.witness import Edge, MessageId, RowLike, ViewId, Witness
+
 Position: TypeAlias = tuple[int, ...]
 
 NO_VIEW = -1
@@ -30,6 +31,7 @@ class Delivery(NamedTuple):
     digest: int | None
     protocol: str | None
     transitional: bool
+    k: int | None
 
 
 class Install(NamedTuple):
@@ -38,6 +40,13 @@ class Install(NamedTuple):
     view: int
     members: frozenset[str] | None
     time: int | None
+
+
+class Switch(NamedTuple):
+    """One `switch` row."""
+
+    view: int
+    protocol: str | None
 
 
 @dataclass(slots=True)
@@ -64,6 +73,9 @@ class Log:
     delivered: set[int] = field(default_factory=set)
     sends: list[int] = field(default_factory=list)
     returned: list[int] = field(default_factory=list)
+    received: dict[int, int | None] = field(default_factory=dict)
+    """When each message was first received, of `receive` rows."""
+    switches: list[Switch] = field(default_factory=list)
     installs: list[Install] = field(default_factory=list)
     stretches: list[Stretch] = field(default_factory=list)
     misplaced: list[tuple[int, int, int]] = field(default_factory=list)
@@ -92,6 +104,10 @@ class History:
     sent: list[bool] = field(default_factory=list)
     send_view: list[int] = field(default_factory=list)
     send_digest: list[int | None] = field(default_factory=list)
+    send_time: list[int | None] = field(default_factory=list)
+    type: list[str | None] = field(default_factory=list)
+    """Of each message, as its send row says; where that is silent or missing, the first delivery that says it."""
+    items: list[tuple[str, ...] | None] = field(default_factory=list)
     redefined: list[int] = field(default_factory=list)
     """Messages sent again with another payload."""
     views: list[ViewId] = field(default_factory=list)
@@ -101,10 +117,76 @@ class History:
     """`(kind, column)` of the columns that checks ask for and that some row has."""
     last_fault: int | None = None
     last_heal: int | None = None
-    _replay: "tuple[list[tuple[Log, int]], list[tuple[Log, int]]] | None" = None
+    healed_at: str | None = None
+    """The process that recorded the last heal."""
+    clocks: set[str] = field(default_factory=set)
+    """What start rows say about the clock; `virtual` means one clock for all."""
+    _replay: "Replayed | None" = None
 
     def message(self, message: int) -> str:
         return f"{self.actors[self.origin[message]]}:{self.number[message]}"
+
+    def message_id(self, message: int) -> MessageId:
+        return self.actors[self.origin[message]], self.number[message]
+
+    def edge(self, first: int, second: int, process: str, why: str) -> Edge:
+        return Edge(self.message(first), self.message(second), process, why)
+
+    def witness(
+        self,
+        text: str,
+        processes: Iterable[str],
+        messages: Iterable[int] = (),
+        edges: Iterable[Edge] = (),
+        views: Iterable[int] = (),
+    ) -> Witness:
+        """A witness about processes, messages and views given as this index knows them, each named once."""
+        return Witness(
+            text,
+            tuple(dict.fromkeys(processes)),
+            tuple(self.message_id(message) for message in dict.fromkeys(messages)),
+            tuple(edges),
+            tuple(self.views[view] for view in dict.fromkeys(views) if view != NO_VIEW),
+        )
+
+    def a_send(self, among: Iterable[int] = (), in_a_view: bool = False) -> list[int]:
+        """A message whose send is recorded (in a view), if none of those given is: a witness needs one to be decided."""
+
+        def fits(message: int) -> bool:
+            return self.sent[message] and not (in_a_view and self.send_view[message] == NO_VIEW)
+
+        if any(fits(message) for message in among):
+            return []
+        found = next((message for message in range(len(self.sent)) if fits(message)), None)
+        return [] if found is None else [found]
+
+    def a_delivery(
+        self, processes: Iterable[str], messages: Iterable[int], fits: Callable[[Delivery], bool] = lambda _: True
+    ) -> tuple[list[str], list[int]]:
+        """A delivery as asked, if none of these messages at these processes is: a witness needs one to be decided.
+
+        Rather one of these messages at another process than another message.
+        """
+        mine, about = set(processes), set(messages)
+        found: dict[tuple[bool, bool], tuple[list[str], list[int]]] = {}
+        for log in self.logs:
+            for delivery in log.deliveries:
+                if fits(delivery):
+                    new = (delivery.message not in about, log.name not in mine)
+                    if new == (False, False):
+                        return [], []
+                    found.setdefault(new, ([log.name] if new[1] else [], [delivery.message] if new[0] else []))
+        return found[min(found)] if found else ([], [])
+
+    @property
+    def virtual(self) -> bool:
+        """Whether all times are of one clock."""
+        return self.clocks == {"virtual"}
+
+    @property
+    def knows_ends(self) -> bool:
+        """Whether the trace tells processes that ended from those cut off; one that does not is taken to be complete."""
+        return not self.kinds.isdisjoint(("stop", "crash"))
 
     def view(self, view: int) -> str:
         if view == NO_VIEW:
@@ -122,14 +204,10 @@ class History:
                 return f"column {column} on {kind} rows"
         return None
 
-    def replay(self) -> "tuple[list[tuple[Log, int]], list[tuple[Log, int]]]":
-        """All sends and deliveries in an order that respects happened-before, and deliveries that cannot be placed.
-
-        A delivery comes after the send of its message. Where that is impossible, a message was delivered before
-        it was sent; such deliveries are named in the second list and taken where they stand.
-        """
+    def replay(self) -> Replayed:
+        """All sends and deliveries in an order that respects happened-before; see `replay`."""
         if self._replay is None:
-            self._replay = _replay(self)
+            self._replay = replay(self)
         return self._replay
 
 
@@ -173,6 +251,9 @@ class _Indexer:
             history.sent.append(False)
             history.send_view.append(NO_VIEW)
             history.send_digest.append(None)
+            history.send_time.append(None)
+            history.type.append(None)
+            history.items.append(None)
         return message
 
     def view(self, row: RowLike) -> int:
@@ -210,12 +291,18 @@ class _Indexer:
                     log.stretches[-1].together = frozenset(row["members"])
             elif kind == "returned":
                 log.returned.append(self.message(row))
+            elif kind == "receive":
+                log.received.setdefault(self.message(row), row.get("time"))
             elif kind == "fault":
                 history.last_fault = max(history.last_fault or 0, row.get("time") or 0)
             elif kind == "heal":
-                history.last_heal = max(history.last_heal or 0, row.get("time") or 0)
-            elif kind == "switch" and row.get("protocol") is not None:
-                history.protocols.add(row["protocol"])
+                time = row.get("time") or 0
+                if history.last_heal is None or time > history.last_heal:
+                    history.last_heal, history.healed_at = time, name
+            elif kind == "switch":
+                self._index_switch(log, row)
+            elif kind == "start" and row.get("detail"):
+                history.clocks.add(dict(row["detail"]).get("clock") or "")
         history.rows += len(rows)
         history.kinds.update(row["kind"] for row in rows)
         last = rows[-1]
@@ -238,7 +325,12 @@ class _Indexer:
             history.columns.add(("deliver", "level"))
         if protocol is not None:
             history.protocols.add(protocol)
-        delivery = Delivery(message, view, position, level, get("time"), digest, protocol, transitional)
+        k = get("k")
+        if k is not None:
+            history.columns.add(("deliver", "k"))
+        if not history.sent[message]:  # the send row, if it comes, has the last word
+            self._describe(message, row)
+        delivery = Delivery(message, view, position, level, get("time"), digest, protocol, transitional, k)
         log.events.append(2 * message)
         log.deliveries.append(delivery)
         if message not in log.delivered:
@@ -267,8 +359,25 @@ class _Indexer:
         history.sent[message] = True
         history.send_view[message] = view
         history.send_digest[message] = digest
+        history.send_time[message] = row.get("time")
+        self._describe(message, row, overrule=True)
         log.events.append(2 * message + 1)
         log.sends.append(message)
+
+    def _describe(self, message: int, row: RowLike, overrule: bool = False) -> None:
+        type_, items = row.get("type"), row.get("items")
+        if type_ is not None and (overrule or self.history.type[message] is None):
+            self.history.type[message] = type_
+        if items is not None and (overrule or self.history.items[message] is None):
+            self.history.items[message] = tuple(items)
+
+    def _index_switch(self, log: Log, row: RowLike) -> None:
+        if row.get("protocol") is not None:
+            self.history.protocols.add(row["protocol"])
+        view = self.view(row)
+        if view == NO_VIEW and log.stretches:
+            view = log.stretches[-1].view
+        log.switches.append(Switch(view, row.get("protocol")))
 
     def _index_view(self, log: Log, row: RowLike) -> None:
         history = self.history
@@ -285,54 +394,3 @@ class _Indexer:
         if log.stretches:
             log.stretches[-1].next_view = view
         log.stretches.append(Stretch(view))
-
-
-def _replay(history: History) -> tuple[list[tuple[Log, int]], list[tuple[Log, int]]]:
-    placed: list[tuple[Log, int]] = []
-    premature: list[tuple[Log, int]] = []
-    done = [not sent for sent in history.sent]  # a message whose send is not recorded holds nobody up
-    waiting: dict[int, list[int]] = {}
-    at = [0] * len(history.logs)
-    ready = list(range(len(history.logs) - 1, -1, -1))
-    index_of = {log.actor: index for index, log in enumerate(history.logs)}
-    while True:
-        while ready:
-            index = ready.pop()
-            log = history.logs[index]
-            events = log.events
-            here = at[index]
-            while here < len(events):
-                event = events[here]
-                message = event >> 1
-                if event & 1:
-                    done[message] = True
-                    ready.extend(waiting.pop(message, ()))
-                elif not done[message]:
-                    waiting.setdefault(message, []).append(index)
-                    break
-                placed.append((log, event))
-                here += 1
-            at[index] = here
-        if not waiting:
-            return placed, premature
-        index = _on_a_cycle(history, at, waiting, index_of)
-        log = history.logs[index]
-        event = log.events[at[index]]
-        waiting[event >> 1].remove(index)
-        if not waiting[event >> 1]:
-            del waiting[event >> 1]
-        premature.append((log, event >> 1))
-        placed.append((log, event))
-        at[index] += 1
-        ready.append(index)
-
-
-def _on_a_cycle(history: History, at: list[int], waiting: dict[int, list[int]], index_of: dict[int, int]) -> int:
-    """A process among those that wait for each other in a circle."""
-    index = next(iter(waiting.values()))[0]
-    seen: set[int] = set()
-    while index not in seen:
-        seen.add(index)
-        awaited = history.logs[index].events[at[index]] >> 1
-        index = index_of[history.origin[awaited]]
-    return index

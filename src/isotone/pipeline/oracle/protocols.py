@@ -16,14 +16,28 @@ class Strength(IntEnum):
 
 def strength(protocol: str) -> Strength:
     """`fifo` and `causal` are what they say, also inside a wrapper; `semantic…` anywhere weakens; the rest is total."""
-    words = re.split(r"[^a-z0-9_]+", protocol.lower())
-    if any(word.startswith("semantic") for word in words):
+    if any(word.startswith("semantic") for word in _words(protocol)):
         return Strength.SEMANTIC
+    return strength_of_conflicting(protocol)
+
+
+def strength_of_conflicting(protocol: str) -> Strength:
+    """What holds among conflicting messages: `semantic_causal` and `semantic(causal)` are causal, and so on."""
+    words = {word.removeprefix("semantic_") for word in _words(protocol)}
     if "fifo" in words:
         return Strength.FIFO
     return Strength.CAUSAL if "causal" in words else Strength.TOTAL
 
 
+def _words(protocol: str) -> list[str]:
+    return re.split(r"[^a-z0-9_]+", protocol.lower())
+
+
 def weakest(protocols: Iterable[str]) -> Strength:
     """What a history promises as a whole; a log that names no protocol is held to everything."""
     return min(map(strength, protocols), default=Strength.TOTAL)
+
+
+def weakest_of_conflicting(protocols: Iterable[str]) -> Strength:
+    """What a history promises as a whole for messages that conflict."""
+    return min(map(strength_of_conflicting, protocols), default=Strength.TOTAL)

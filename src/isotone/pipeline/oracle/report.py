@@ -5,9 +5,13 @@ all, or if a check that the user asked for by name is unknown; with the default 
 columns says *unknown* for itself and the rest decide. Otherwise it is *ok*: nothing that was checked is violated.
 """
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, ParamSpec, TypeAlias
 
+from isotone.pipeline.oracle.witness import Size, Witness
+
+P = ParamSpec("P")
 Verdict: TypeAlias = Literal["ok", "violated", "unknown"]
 
 
@@ -16,7 +20,7 @@ class Finding:
     """What a check found in one run."""
 
     violations: int = 0
-    witness: str | None = None
+    witness: Witness | None = None
     missing: str | None = None
     """The column, or kind of row, without which the check cannot decide."""
     note: str | None = None
@@ -30,18 +34,20 @@ class Finding:
 
 
 class Tally:
-    """Counts violations and keeps the first in words."""
+    """Counts violations and keeps the smallest witness, of equally small ones the first."""
 
-    __slots__ = ("count", "note", "witness")
+    __slots__ = ("_size", "count", "note", "witness")
 
     def __init__(self) -> None:
         self.count = 0
-        self.witness: str | None = None
+        self.witness: Witness | None = None
         self.note: str | None = None
+        self._size: Size = (0, 0)
 
-    def hit(self, witness: str) -> None:
-        if self.witness is None:
-            self.witness = witness
+    def hit(self, size: Size, make: Callable[P, Witness], *args: P.args, **kwargs: P.kwargs) -> None:
+        """One more violation; its witness is made only if `size` (messages, processes) is below that of the one kept."""
+        if self.witness is None or size < self._size:
+            self.witness, self._size = make(*args, **kwargs), size
         self.count += 1
 
     def finding(self, missing: str | None = None) -> Finding:
@@ -55,7 +61,7 @@ class CheckResult:
     name: str
     verdict: Verdict
     violations: int
-    witness: str | None
+    witness: Witness | None
     missing: str | None = None
     note: str | None = None
 
@@ -94,7 +100,7 @@ class Report:
                     "name": result.name,
                     "verdict": result.verdict,
                     "violations": result.violations,
-                    "witness": result.witness,
+                    "witness": None if result.witness is None else result.witness.to_json(),
                 }
                 for result in self.checks
             ],
@@ -102,18 +108,22 @@ class Report:
 
 
 def merge(name: str, findings: list[tuple[str, Finding]]) -> CheckResult:
-    """One result from the findings of several runs; the first witness is kept, with its run if there are several."""
+    """One result from the findings of several runs; the smallest witness is kept, with its run if there are several."""
     violations = sum(finding.violations for _, finding in findings)
-    witness = missing = note = None
+    witness: Witness | None = None
+    missing = note = None
     for run, finding in findings:
         prefix = f"run {run}: " if len(findings) > 1 else ""
-        if witness is None and finding.witness is not None:
-            witness = prefix + finding.witness
+        about = run if len(findings) > 1 else None
+        mine = finding.witness
+        relevant = mine is not None and bool(finding.violations) == bool(violations)
+        if mine is not None and relevant and (witness is None or mine.size < witness.size):
+            witness = replace(mine, text=prefix + mine.text, run=about)
         if missing is None and finding.missing is not None:
             missing = finding.missing
         if note is None and finding.note is not None:
             note = prefix + finding.note
     verdict: Verdict = "violated" if violations else "unknown" if missing is not None or not findings else "ok"
     if verdict == "unknown" and witness is None and missing is not None:
-        witness = f"undecided: the trace has no {missing}"
+        witness = Witness(f"undecided: the trace has no {missing}")
     return CheckResult(name, verdict, violations, witness, missing if verdict == "unknown" else None, note)

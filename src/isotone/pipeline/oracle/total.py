@@ -11,11 +11,15 @@ nothing left, there is no cycle, of two messages or of more. Only what is left o
 total_global, the knots (strongly connected components) of the union.
 """
 
+from collections.abc import Callable
 from itertools import combinations, pairwise
 
-from isotone.pipeline.oracle.history import History
+from isotone.pipeline.oracle.history import History, Log
 from isotone.pipeline.oracle.report import Finding, Tally
+from isotone.pipeline.oracle.witness import Edge, Witness
 
+KNOTS_MAX = 1_000
+"""In how many knots, the smallest first, the shortest cycle is looked for."""
 SEARCH_STEPS_MAX = 2_000_000
 """How many steps the search for the shortest cycle may take; then the shortest one found so far is the witness."""
 
@@ -38,11 +42,7 @@ def total_pairwise(history: History) -> Finding:
             if at is None:
                 continue
             if at < last:
-                first, second = history.message(last_message), history.message(message)
-                tally.hit(
-                    f"{history.logs[one].name} delivers {first} before {second}, "
-                    f"{history.logs[other].name} delivers {second} before {first}"
-                )
+                tally.hit((2, 2), _swapped, history, (history.logs[one], history.logs[other]), last_message, message)
             last, last_message = at, message
     return tally.finding()
 
@@ -54,13 +54,30 @@ def total_global(history: History) -> Finding:
     tally = Tally()
     chains = leftover([log.order for log in history.logs])
     if chains:
-        names = [log.name for log in history.logs]
-        for knot in knots(chains):
-            inside = [[message for message in chain if message in knot] for chain in chains]
-            if tally.witness is None:
-                tally.witness = _describe(history, names, shortest_cycle(inside))
-            tally.count += 1
+        found = knots(_neighbours(chains))
+        tally.count = len(found)
+        tally.witness = describe_cycle(history, smallest_cycle(chains, found, shortest_cycle))
     return tally.finding()
+
+
+def smallest_cycle(
+    chains: Chains, found: list[set[int]], search: Callable[[Chains], list[tuple[int, int]]]
+) -> list[tuple[int, int]]:
+    """The shortest cycle of all knots; `search` finds the shortest of one, given the chains within it."""
+    knot_of = {message: index for index, knot in enumerate(found) for message in knot}
+    inside: list[Chains] = [[[] for _ in chains] for _ in found]
+    for at, chain in enumerate(chains):
+        for message in chain:
+            if message in knot_of:
+                inside[knot_of[message]][at].append(message)
+    best: list[tuple[int, int]] = []
+    for part in inside[:KNOTS_MAX]:
+        cycle = search(part)
+        if not best or len(cycle) < len(best):
+            best = cycle
+        if len(best) == 2:
+            break
+    return best
 
 
 def leftover(chains: Chains) -> Chains:
@@ -92,12 +109,16 @@ def leftover(chains: Chains) -> Chains:
     return [chain[here:] for chain, here in zip(chains, at, strict=True)]
 
 
-def knots(chains: Chains) -> list[set[int]]:
-    """The strongly connected components with more than one message, smallest first (Tarjan, without recursion)."""
+def _neighbours(chains: Chains) -> dict[int, list[int]]:
     after: dict[int, list[int]] = {}
     for chain in chains:
         for first, second in pairwise(chain):
             after.setdefault(first, []).append(second)
+    return after
+
+
+def knots(after: dict[int, list[int]]) -> list[set[int]]:
+    """The strongly connected components with more than one node, smallest first (Tarjan, without recursion)."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     stack: list[int] = []
@@ -187,10 +208,21 @@ def _cycle_through(
     return [], steps
 
 
-def _describe(history: History, names: list[str], cycle: list[tuple[int, int]]) -> str:
+def describe_cycle(history: History, cycle: list[tuple[int, int]], because: str = "") -> Witness:
+    """A witness for messages that each precede the next at a process, given by its index."""
     nexts = [*cycle[1:], cycle[0]]
+    edges: list[Edge] = []
+    for (message, chain), (following, _) in zip(cycle, nexts, strict=True):
+        name = history.logs[chain].name
+        why = f"{name} delivers {history.message(message)} before {history.message(following)}"
+        edges.append(history.edge(message, following, name, why))
+    text = f"a cycle of {len(cycle)} {because}messages: " + "; ".join(edge.why for edge in edges)
+    return history.witness(text, [edge.process for edge in edges], [message for message, _ in cycle], edges)
+
+
+def _swapped(history: History, logs: tuple[Log, Log], first: int, second: int) -> Witness:
     edges = [
-        f"{names[chain]} delivers {history.message(message)} before {history.message(following)}"
-        for (message, chain), (following, _) in zip(cycle, nexts, strict=True)
+        history.edge(before, after, log.name, f"{log.name} delivers {history.message(before)} before {history.message(after)}")
+        for log, before, after in ((logs[0], first, second), (logs[1], second, first))
     ]
-    return f"a cycle of {len(cycle)} messages: " + "; ".join(edges)
+    return history.witness(", ".join(edge.why for edge in edges), [log.name for log in logs], [first, second], edges)

@@ -12,8 +12,9 @@
 
 from itertools import pairwise
 
-from isotone.pipeline.oracle.history import NO_VIEW, History
+from isotone.pipeline.oracle.history import NO_VIEW, History, Install, Log
 from isotone.pipeline.oracle.report import Finding, Tally
+from isotone.pipeline.oracle.witness import Edge, Witness
 
 
 def view_identity(history: History) -> Finding:
@@ -28,11 +29,15 @@ def view_identity(history: History) -> Finding:
                 continue
             members, name = first.setdefault(install.view, (install.members, log.name))
             if members != install.members:
-                tally.hit(
-                    f"{history.view(install.view)} has the members {_list(members)} at {name} "
-                    f"and {_list(install.members)} at {log.name}"
-                )
+                one, two = (name, members), (log.name, install.members)
+                tally.hit((0, 1 + (name != log.name)), _two_memberships, history, install.view, one, two)
     return tally.finding()
+
+
+def _two_memberships(history: History, view: int, one: tuple[str, frozenset[str]], two: tuple[str, frozenset[str]]) -> Witness:
+    text = f"{history.view(view)} has the members {_list(one[1])} at {one[0]} and {_list(two[1])} at {two[0]}"
+    edges = [Edge(history.view(view), _list(members), name, f"{name} installs it so") for name, members in (one, two)]
+    return history.witness(text, [one[0], two[0]], edges=edges, views=[view])
 
 
 def initial_view(history: History) -> Finding:
@@ -43,7 +48,8 @@ def initial_view(history: History) -> Finding:
     for log in history.logs:
         for install in log.installs:
             if history.views[install.view][0] == 0:
-                tally.hit(f"{log.name} installs {history.view(install.view)}, which has the initial epoch")
+                text = f"{log.name} installs {history.view(install.view)}, which has the initial epoch"
+                tally.hit((0, 1), _alone, history, log, text, (install,))
     return tally.finding()
 
 
@@ -55,7 +61,8 @@ def view_monotony(history: History) -> Finding:
     for log in history.logs:
         for earlier, later in pairwise(log.installs):
             if history.views[later.view] <= history.views[earlier.view]:
-                tally.hit(f"{log.name} installs {history.view(later.view)} after {history.view(earlier.view)}")
+                text = f"{log.name} installs {history.view(later.view)} after {history.view(earlier.view)}"
+                tally.hit((0, 1), _alone, history, log, text, (earlier, later))
     return tally.finding()
 
 
@@ -67,8 +74,15 @@ def self_inclusion(history: History) -> Finding:
     for log in history.logs:
         for install in log.installs:
             if install.members is not None and log.name not in install.members:
-                tally.hit(f"{log.name} installs {history.view(install.view)}, whose members are {_list(install.members)}")
+                text = f"{log.name} installs {history.view(install.view)}, whose members are {_list(install.members)}"
+                tally.hit((0, 1), _alone, history, log, text, (install,))
     return tally.finding()
+
+
+def _alone(history: History, log: Log, text: str, installs: tuple[Install, ...]) -> Witness:
+    """What one process shows by the views it installs."""
+    edge = Edge(history.view(installs[0].view), history.view(installs[-1].view), log.name, text)
+    return history.witness(text, [log.name], edges=[edge], views=[install.view for install in installs])
 
 
 def sending_view(history: History) -> Finding:
@@ -78,18 +92,26 @@ def sending_view(history: History) -> Finding:
     tally = Tally()
     for log in history.logs:
         for message, named, installed in log.misplaced:
-            tally.hit(
+            text = (
                 f"{log.name} delivers {history.message(message)} in {history.view(named)} "
                 f"while {history.view(installed)} is installed"
             )
+            tally.hit((1, 1), _wrong_view, history, log, message, text, (named, installed))
         for delivery in log.deliveries:
             sent = history.send_view[delivery.message]
             if sent != delivery.view and sent != NO_VIEW and delivery.view != NO_VIEW:
-                tally.hit(
+                text = (
                     f"{log.name} delivers {history.message(delivery.message)} in {history.view(delivery.view)}, "
                     f"but it was sent in {history.view(sent)}"
                 )
+                tally.hit((1, 1), _wrong_view, history, log, delivery.message, text, (sent, delivery.view))
     return tally.finding()
+
+
+def _wrong_view(history: History, log: Log, message: int, text: str, views: tuple[int, int]) -> Witness:
+    edge = Edge(history.view(views[0]), history.view(views[1]), log.name, text)
+    sends = history.a_send([message], in_a_view=True)
+    return history.witness(text, [log.name], [message, *sends], [edge], views)
 
 
 def same_view(history: History) -> Finding:
@@ -104,11 +126,15 @@ def same_view(history: History) -> Finding:
                 continue
             view, name = first.setdefault(delivery.message, (delivery.view, log.name))
             if view != delivery.view:
-                tally.hit(
-                    f"{name} delivers {history.message(delivery.message)} in {history.view(view)}, "
-                    f"{log.name} in {history.view(delivery.view)}"
-                )
+                size = (1, 1 + (name != log.name))
+                tally.hit(size, _two_views, history, delivery.message, (name, view), (log.name, delivery.view))
     return tally.finding()
+
+
+def _two_views(history: History, message: int, one: tuple[str, int], two: tuple[str, int]) -> Witness:
+    text = f"{one[0]} delivers {history.message(message)} in {history.view(one[1])}, {two[0]} in {history.view(two[1])}"
+    edges = [Edge(history.message(message), history.view(view), name, f"{name} delivers it there") for name, view in (one, two)]
+    return history.witness(text, [one[0], two[0]], [message], edges, [one[1], two[1]])
 
 
 def sender_in_view(history: History) -> Finding:
@@ -116,21 +142,25 @@ def sender_in_view(history: History) -> Finding:
     if missing:
         return Finding(missing=missing)
     tally = Tally()
-    members: dict[int, frozenset[str]] = {}
+    members: dict[int, tuple[frozenset[str], str]] = {}
     for log in history.logs:
         for install in log.installs:
             if install.members is not None:
-                members.setdefault(install.view, install.members)
-    actors = {view: {a for a, name in enumerate(history.actors) if name in names} for view, names in members.items()}
+                members.setdefault(install.view, (install.members, log.name))
+    actors = {view: {a for a, name in enumerate(history.actors) if name in names} for view, (names, _) in members.items()}
     for log in history.logs:
         for delivery in log.deliveries:
             inside = actors.get(delivery.view)
             if inside is not None and history.origin[delivery.message] not in inside:
-                tally.hit(
-                    f"{log.name} delivers {history.message(delivery.message)} in {history.view(delivery.view)}, "
-                    f"whose members are {_list(members[delivery.view])}"
-                )
+                names, by = members[delivery.view]
+                tally.hit((1, 1 + (by != log.name)), _outsider, history, log, delivery.message, delivery.view, names, by)
     return tally.finding()
+
+
+def _outsider(history: History, log: Log, message: int, view: int, members: frozenset[str], by: str) -> Witness:
+    text = f"{log.name} delivers {history.message(message)} in {history.view(view)}, whose members are {_list(members)}"
+    edge = Edge(history.message(message), history.view(view), log.name, text)
+    return history.witness(text, [log.name, by], [message], [edge], [view])
 
 
 def reliable_fifo(history: History) -> Finding:
@@ -144,13 +174,25 @@ def reliable_fifo(history: History) -> Finding:
         for message in log.order:
             before = predecessor.get(message)
             if before is not None and before not in delivered:
-                when = "later" if before in log.delivered else "never"
-                tally.hit(
-                    f"{log.name} delivers {history.message(message)}, but {when} {history.message(before)}, "
-                    f"sent before it in {history.view(history.send_view[message])}"
-                )
+                tally.hit((2, 1), _gap, history, log, before, message)
             delivered.add(message)
     return tally.finding()
+
+
+def _gap(history: History, log: Log, before: int, message: int) -> Witness:
+    when = "later" if before in log.delivered else "never"
+    view = history.send_view[message]
+    text = (
+        f"{log.name} delivers {history.message(message)}, but {when} {history.message(before)}, "
+        f"sent before it in {history.view(view)}"
+    )
+    origin = history.actors[history.origin[message]]
+    edges = [
+        history.edge(before, message, origin, f"{origin} sends it first, in {history.view(view)}"),
+        history.edge(message, before, log.name, f"{log.name} delivers the first {when}"),
+    ]
+    processes, messages = history.a_delivery([log.name], [before, message], lambda delivery: delivery.view != NO_VIEW)
+    return history.witness(text, [log.name, *processes], [before, message, *messages], edges, [view])
 
 
 def _predecessors(history: History) -> dict[int, int]:
