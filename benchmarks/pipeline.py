@@ -1,247 +1,263 @@
-"""Measures the scan of `isotone.pipeline` next to DuckDB on the same files in the same run.
+"""Measures the scan of `isotone.pipeline` next to DuckDB and SciPy on the same files in the same run.
 
-    python benchmarks/pipeline.py [--events 1000000] [--processes 5] [--fault none|swap|forge] [--repeat 3] [--dir DIR]
+    python benchmarks/pipeline.py [--events 1e6 …] [--processes 5 50] [--faults none swap] [--forms ordered shuffled jsonl]
+    python benchmarks/pipeline.py --causal --events 1e7 --processes 50
 
-Generates a history of one view with a sequencer's positions, or with one fault hidden in the middle, and prints for each
-contender the seconds of every repetition, delivery events per second (the best repetition) and the peak resident memory of
-the process tree (shared pages counted in each process that maps them). Session start and first action are shown apart.
+For every size, number of processes and fault it generates a history of deliveries (`pipeline_data`) in a temporary directory
+and lets the contenders (`pipeline_rivals`) judge it: each in a process tree of its own, with the same cores and the same
+bound on memory, taking turns, so that what the machine does besides hits all alike. Printed are the median of delivery
+events per second, all seconds, the median in terms of the expert's, and the peak resident memory of the process tree
+(shared pages counted in each process that maps them). The start of Spark's session and its first action stand apart.
 
-"duckdb obvious" says each check as one would first write it; "duckdb expert" trusts the order of the files and compares
-fingerprints. Both must see the fault, or none if there is none; the benchmark fails if a verdict is wrong.
+The obvious SQL and SciPy run once, and are stopped after `--patience` seconds. SciPy is not run where it would need more
+than half of the machine's free memory. A wrong verdict, or a witness that does not name the damaged message, ends the
+benchmark with status 1.
 """
 
 import argparse
+import multiprocessing
 import os
+import statistics
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from isotone.trace.columns import arrow_schema
-from isotone.trace.schema import parquet_columns
+import pipeline_data as data
+import pipeline_rivals as rivals
 
 MEBIBYTE = 1 << 20
-ROWS_PER_GROUP = 65_536
-SENT_AHEAD = 20
+MEMORY = 3 << 30
+SCANNED = ("integrity", "duplication", "fifo", "total_global", "position")
+SCIPY_BYTES = 110
+"""What SciPy's way needs per event, roughly."""
+WATCHED_EVERY = 0.25
+SHUFFLED_MAX = 20_000_000
 
 
-class PeakMemory:
-    """The largest sum of resident memory of this process and all below it, looked at ten times a second."""
-
-    def __enter__(self) -> "PeakMemory":
-        self.peak = 0
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        while True:
-            self.peak = max(self.peak, _tree_bytes())
-            if self._done.wait(0.1):
-                return
-
-
-def _tree_bytes() -> int:
+def tree_bytes(root: int) -> int:
+    """The resident memory of a process and all below it."""
     page = os.sysconf("SC_PAGE_SIZE")
-    parent: dict[int, int] = {}
+    children: dict[int, list[int]] = {}
     size: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
             try:
-                parent[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                size[int(entry.name)] = int((entry / "statm").read_text().split()[1]) * page
-            except (OSError, IndexError):
+                with open(f"/proc/{entry}/stat", encoding="ascii", errors="replace") as file:
+                    fields = file.read().rpartition(")")[2].split()
+            except OSError:
                 continue  # it ended while we looked
-    mine = {os.getpid()}
-    grown = True
-    while grown:
-        below = {child for child, above in parent.items() if above in mine} - mine
-        grown = bool(below)
-        mine |= below
+            children.setdefault(int(fields[1]), []).append(int(entry))
+            size[int(entry)] = int(fields[21]) * page
+    mine = [root]
+    for process in mine:
+        mine.extend(children.get(process, ()))
     return sum(size.get(process, 0) for process in mine)
 
 
-def generate(directory: Path, events: int, processes: int, fault: str) -> int:
-    """Write the files; returns how many delivery events there are."""
-    messages = events // processes
-    chance = np.random.default_rng(7)
-    origin = chance.integers(0, processes, messages, dtype=np.int32)
-    number = np.empty(messages, dtype=np.int64)
-    for one in range(processes):
-        mine = np.flatnonzero(origin == one)
-        number[mine] = np.arange(1, len(mine) + 1)
-    digest = chance.integers(0, 1 << 32, messages, dtype=np.int64)
-    names = [f"p{one:03d}#1" for one in range(processes)]
-    for one in range(processes):
-        _write_process(directory, one, names, origin, number, digest, fault if one == processes // 2 else "none")
-    return messages * processes
-
-
-def _write_process(directory: Path, me: int, names: list[str], origin: Any, number: Any, digest: Any, fault: str) -> None:
-    messages = len(origin)
-    place = np.arange(messages)
-    own = np.flatnonzero(origin == me)
-    when = np.concatenate([place * 2 + 1, np.maximum(own - SENT_AHEAD, 0) * 2])
-    which = np.concatenate([place, own])
-    is_send = np.concatenate([np.zeros(messages, dtype=np.bool_), np.ones(len(own), dtype=np.bool_)])
-    order = np.argsort(when, kind="stable")
-    which, is_send = which[order], is_send[order]
-    middle = np.flatnonzero(~is_send)[messages // 2]
-    following = middle + 1 + int(np.argmin(is_send[middle + 1 :]))
-    if fault == "swap":
-        which[[middle, following]] = which[[following, middle]]
-    payload = digest[which]
-    if fault == "forge":
-        payload[middle] ^= 1
-    rows = len(which)
-    texts = {
-        "process": (np.full(rows, me, dtype=np.int32), names),
-        "kind": (is_send.astype(np.int32), ["deliver", "send"]),
-        "origin": (origin[which], names),
-        "view_proposer": (np.zeros(rows, dtype=np.int32), names),
-        "protocol": (np.zeros(rows, dtype=np.int32), ["sequencer"]),
-    }
-    integers = {"step": np.arange(1, rows + 1), "number": number[which], "digest": payload, "time": np.arange(rows) * 1_000}
-    columns = {name: pa.array(values) for name, values in integers.items()}
-    columns["view_epoch"] = pa.array(np.ones(rows, dtype=np.int64))
-    columns["position_0"] = pa.array(np.zeros(rows, dtype=np.int64), mask=is_send)
-    columns["position_1"] = pa.array(which.astype(np.int64), mask=is_send)
-    for name, (codes, words) in texts.items():
-        columns[name] = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(words))
-    schema = arrow_schema()
-    arrays = [columns[field.name] if field.name in columns else pa.nulls(rows, field.type) for field in schema]
-    kinds = parquet_columns()
-    pq.write_table(
-        pa.table(arrays, schema=schema),
-        directory / f"p{me:03d}.parquet",
-        row_group_size=ROWS_PER_GROUP,
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=[name for name, kind in kinds.items() if "string" in kind],
-        column_encoding={name: "DELTA_BINARY_PACKED" for name, kind in kinds.items() if kind.startswith("int")},
-    )
-
-
-KEY = "(view_epoch, view_proposer, position_0, position_1)"
-OBVIOUS = {
-    "integrity": """select count(*) from d left join s using (origin, number)
-        where s.process is null or s.digest is distinct from d.digest""",
-    "duplication": "select count(*) from (select 1 from d group by process, origin, number having count(*) > 1)",
-    "fifo": """select count(*) from (select number <= lag(number) over (partition by process, origin order by step) as bad from d)
-        where bad""",
-    "increasing": """select count(*) from (select key <= lag(key) over (partition by process order by step) as bad from d)
-        where bad""",
-    "one position": """select count(*) from (select 1 from d group by origin, number
-        having min(key) <> max(key))""",
-    "unique": """select count(*) from (select 1 from d group by key
-        having count(distinct (origin, number)) > 1)""",
-}
-EXPERT_FILE = """select count(*), sum(h), sum(coalesce((process = before_process and place <= before)::int, 0)) from (
-    select process, hash(origin, number, digest, position_0, position_1) as h,
-    position_0 * (1::hugeint << 62) + position_1 as place,
-    lag(position_0 * (1::hugeint << 62) + position_1) over () as before, lag(process) over () as before_process
-    from read_parquet('{file}') where kind = 'deliver')"""
-EXPERT_ONCE = {
-    "fifo": """select count(*) from (select number <= lag(number) over (partition by origin order by step) as bad
-        from read_parquet('{file}') where kind = 'deliver') where bad""",
-    "integrity": """select count(*) from (select sum(hash(origin, number, digest)) as h, count(*) as n from s) a,
-        (select sum(hash(origin, number, digest)) as h, count(*) as n from read_parquet('{file}') where kind = 'deliver') b
-        where a.h <> b.h or a.n <> b.n""",
-}
-
-
-def duckdb_session(directory: Path, cores: int) -> Any:
-    import duckdb
-
-    base = duckdb.connect()
-    base.execute(f"set threads = {cores}")
-    base.execute(f"create view t as select * from read_parquet('{directory}/*.parquet')")
-    base.execute(f"create view d as select *, {KEY} as key from t where kind = 'deliver'")
-    base.execute("create view s as select * from t where kind = 'send'")
-    return base
-
-
-def obvious(base: Any) -> bool:
-    return all(base.execute(query).fetchone()[0] == 0 for query in OBVIOUS.values())
-
-
-def expert(base: Any, directory: Path) -> bool:
-    files = sorted(directory.glob("*.parquet"))
-    found = {tuple(base.execute(EXPERT_FILE.format(file=file)).fetchone()) for file in files}
-    once = [base.execute(query.format(file=files[0])).fetchone()[0] == 0 for query in EXPERT_ONCE.values()]
-    return len(found) == 1 and next(iter(found))[2] == 0 and all(once)
-
-
-def measure(name: str, action: Callable[[], bool], repeat: int, events: int, clean: bool) -> None:
-    times: list[float] = []
-    with PeakMemory() as memory:
-        for _ in range(repeat):
+def serve(pipe: Any, make: Callable[..., Any], given: Sequence[Any]) -> None:
+    """In the child: make the contender, then act whenever asked."""
+    try:
+        action = make(*given)
+        pipe.send(None)
+        while pipe.recv():
             start = time.perf_counter()
-            right = action() == clean
-            times.append(time.perf_counter() - start)
-            if not right:
-                sys.exit(f"{name}: wrong verdict")
-    shown = " ".join(f"{seconds:.2f}" for seconds in times)
-    rate, peak = events / min(times) / 1e6, memory.peak / MEBIBYTE
-    print(f"{name:<22} {rate:7.2f} M events/s   s: {shown}   peak {peak:,.0f} MiB", flush=True)
+            answer = action()
+            pipe.send((time.perf_counter() - start, answer))
+    except EOFError:
+        pass  # the parent is gone
+    except Exception as error:
+        pipe.send(error)
+
+
+class Contender:
+    """A judge in a process of its own."""
+
+    def __init__(self, name: str, make: Callable[..., Any], *given: Any) -> None:
+        self.name = name
+        self.times: list[float] = []
+        self.peak = 0
+        self.remark = ""
+        self._pipe, far = multiprocessing.Pipe()
+        self._child = multiprocessing.get_context("spawn").Process(target=serve, args=(far, make, given))
+        start = time.perf_counter()
+        self._child.start()
+        far.close()
+        self._answer(None)
+        self.start_seconds = time.perf_counter() - start
+
+    def act(self, clean: bool, patience: float | None = None) -> bool:
+        """Judge once; False if that took too long. `clean` is the right verdict."""
+        self._pipe.send(True)
+        found = self._answer(patience)
+        if found is None:
+            return False
+        seconds, (right, self.remark) = found
+        self.times.append(seconds)
+        if right != clean or "WRONG" in self.remark:
+            self.close()
+            sys.exit(f"{self.name}: wrong verdict or witness\n{self.remark}")
+        return True
+
+    def _answer(self, patience: float | None) -> Any:
+        give_up = None if patience is None else time.monotonic() + patience
+        while not self._pipe.poll(WATCHED_EVERY):
+            self.peak = max(self.peak, tree_bytes(self._child.pid or 0))
+            if give_up is not None and time.monotonic() > give_up:
+                self._child.kill()
+                return None
+        self.peak = max(self.peak, tree_bytes(self._child.pid or 0))
+        try:
+            found = self._pipe.recv()
+        except EOFError:
+            sys.exit(f"{self.name}: its process ended")
+        if isinstance(found, Exception):
+            sys.exit(f"{self.name}: {found}")
+        return found
+
+    def close(self) -> None:
+        if self._child.is_alive():
+            self._pipe.send(False)
+        self._child.join()
+
+    def line(self, name: str, times: Sequence[float], events: int, expert: float | None) -> None:
+        middle = statistics.median(times)
+        ratio = f"{middle / expert:5.2f} × expert" if expert is not None else " " * 14
+        shown = " ".join(f"{seconds:.2f}" for seconds in times)
+        print(f"  {name:<24}{events / middle / 1e6:7.2f} M/s {ratio}  {self.peak / MEBIBYTE:6,.0f} MiB  s: {shown}", flush=True)
+
+
+def once(name: str, make: Callable[..., Any], given: Sequence[Any], events: int, clean: bool, patience: float) -> None:
+    """A contender that is too slow to be repeated."""
+    one = Contender(name, make, *given)
+    if one.act(clean, patience):
+        one.line(name, one.times, events, None)
+    else:
+        print(f"  {name:<24}stopped after {patience:.0f} s", flush=True)
+    one.close()
+
+
+def generated(make: Callable[..., Any], *given: Any) -> Any:
+    """Call in a process of its own, so that its memory is not ours."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(make, given)
+
+
+def free_memory() -> int:
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def measure(
+    directory: Path, checks: Sequence[str], damaged: Sequence[str], events: int, given: argparse.Namespace
+) -> tuple[Contender, float]:
+    """Isotone and, where it can judge, the expert, in turns; returns isotone, still open, and its median."""
+    clean = not damaged
+    cores = len(os.sched_getaffinity(0))
+    expert = None if given.causal else Contender("duckdb expert", rivals.expert, directory, cores, MEMORY)
+    ours = Contender("isotone", rivals.isotone, directory, checks, damaged)
+    print(f"  spark session start     {ours.start_seconds:.1f} s")
+    ours.act(clean)
+    first = ours.times.pop()
+    began = time.monotonic()
+    for turn in range(given.repeat):
+        if expert is not None:
+            expert.act(clean)
+        ours.act(clean)
+        if turn and time.monotonic() - began > given.patience:
+            break
+    middle = statistics.median(expert.times) if expert is not None else None
+    if expert is not None:
+        expert.line(expert.name, expert.times, events, middle)
+        expert.close()
+    ours.line("isotone, first action", [first], events, middle)
+    ours.line("isotone, warm", ours.times, events, middle)
+    for remark in ours.remark.splitlines():
+        print(f"    {remark}")
+    return ours, statistics.median(ours.times)
+
+
+def other_form(form: str, ordered: Path, events: int, damaged: Sequence[str], usual: float, given: argparse.Namespace) -> None:
+    """The same history in another form, and its price next to ordered Parquet files."""
+    if form == "shuffled" and events > SHUFFLED_MAX:
+        print(f"  {form}: not generated for more than {SHUFFLED_MAX:,} events")
+        return
+    with tempfile.TemporaryDirectory(dir=given.dir) as name:
+        directory = Path(name)
+        generated(data.shuffle if form == "shuffled" else data.to_json_lines, ordered, directory)
+        ours = Contender(f"isotone, {form}", rivals.isotone, directory, SCANNED, damaged)
+        ours.act(not damaged, given.patience)
+        if ours.times and ours.times[0] < given.patience / 2:
+            ours.times.clear()
+            ours.act(not damaged)
+        if ours.times:
+            ours.line(ours.name, ours.times, events, None)
+            print(f"    {ours.times[0] / usual:.1f} × the time for ordered files")
+        else:
+            print(f"  {ours.name}: stopped after {given.patience:.0f} s")
+        ours.close()
+
+
+def run(events: int, processes: int, fault: str, given: argparse.Namespace) -> float:
+    """One history; returns the median of isotone."""
+    with tempfile.TemporaryDirectory(dir=given.dir) as name:
+        directory = Path(name) / "ordered"
+        directory.mkdir()
+        start = time.perf_counter()
+        damaged = generated(data.make_causal if given.causal else data.make_total, directory, events, processes, fault)
+        took = time.perf_counter() - start
+        size = sum(file.stat().st_size for file in directory.iterdir()) / MEBIBYTE
+        print(
+            f"{events:,} deliveries, {processes} processes, fault {fault}: {size:,.0f} MiB, generated in {took:.0f} s", flush=True
+        )
+        ours, middle = measure(directory, ["causal"] if given.causal else SCANNED, damaged, events, given)
+        ours.close()
+        if given.causal:
+            return middle
+        cores = len(os.sched_getaffinity(0))
+        if "obvious" not in given.without:
+            once("duckdb obvious", rivals.obvious, (directory, cores, MEMORY), events, not damaged, given.patience)
+        if "scipy" not in given.without and fault != "forge":  # it looks at the order only
+            if events * SCIPY_BYTES > free_memory() / 2:
+                print(f"  scipy components        not run: needs some {events * SCIPY_BYTES >> 30} GiB")
+            else:
+                once("scipy components", rivals.components, (directory, cores, MEMORY), events, not damaged, given.patience)
+        for form in given.forms:
+            if form != "ordered" and fault == "none":
+                other_form(form, directory, events, damaged, middle, given)
+        return middle
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--events", type=lambda text: int(float(text)), default=1_000_000, help="delivery events")
-    parser.add_argument("--processes", type=int, default=5)
-    parser.add_argument("--fault", choices=("none", "swap", "forge"), default="none")
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--dir", type=Path, help="where to put the files; default: a temporary directory")
-    parser.add_argument("--without", nargs="*", default=[], choices=("obvious", "expert"))
+    parser.add_argument("--events", type=lambda text: int(float(text)), nargs="+", default=[1_000_000], help="delivery events")
+    parser.add_argument("--processes", type=int, nargs="+", default=[5, 50])
+    parser.add_argument("--faults", choices=("none", "swap", "forge"), nargs="+", default=["none", "swap"])
+    parser.add_argument("--forms", choices=("ordered", "shuffled", "jsonl"), nargs="+", default=["ordered", "shuffled", "jsonl"])
+    parser.add_argument("--causal", action="store_true", help="a causal history without positions, and the check causal")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--patience", type=float, default=120, help="seconds after which a contender is stopped")
+    parser.add_argument("--without", nargs="*", default=[], choices=("obvious", "scipy"))
+    parser.add_argument("--dir", type=Path, help="where temporary files go")
     given = parser.parse_args()
-    cores = len(os.sched_getaffinity(0))
-    with tempfile.TemporaryDirectory(dir=given.dir) as name:
-        directory = Path(name)
-        events = generate(directory, given.events, given.processes, given.fault)
-        size = sum(file.stat().st_size for file in directory.iterdir()) / MEBIBYTE
-        print(f"{events:,} delivery events, {given.processes} processes, fault {given.fault}, {size:,.0f} MiB, {cores} cores")
-        clean = given.fault == "none"
-        base = duckdb_session(directory, cores)
-        if "expert" not in given.without:
-            measure("duckdb expert", lambda: expert(base, directory), given.repeat, events, clean)
-        if "obvious" not in given.without:
-            measure("duckdb obvious", lambda: obvious(base), 1, events, clean)
-        base.close()
-        measure_spark(directory, given.repeat, events, clean)
-
-
-def measure_spark(directory: Path, repeat: int, events: int, clean: bool) -> None:
-    from isotone.pipeline.scan import SCANNED, verify
-    from isotone.pipeline.session import open_session
-
-    start = time.perf_counter()
-    session = open_session()
-    print(f"spark session start    {time.perf_counter() - start:.2f} s")
-    witnesses: list[str] = []
-
-    def scan() -> bool:
-        report = verify([str(directory)], SCANNED, session=session).report
-        witnesses[:] = [f"{check.name}: {check.witness}" for check in report.checks if check.verdict != "ok"]
-        return report.verdict == "ok"
-
-    measure("isotone, first action", scan, 1, events, clean)
-    measure("isotone, warm", scan, repeat, events, clean)
-    for witness in witnesses:
-        print(f"  {witness}")
-    session.stop()
+    cost: dict[tuple[int, str], list[tuple[int, float]]] = {}
+    print(f"{len(os.sched_getaffinity(0))} cores, at most {MEMORY >> 30} GiB each")
+    for events in given.events:
+        for processes in given.processes:
+            clean = None
+            for fault in given.faults:
+                middle = run(events, processes, fault, given)
+                cost.setdefault((processes, fault), []).append((events, middle))
+                if fault == "none":
+                    clean = middle
+                elif clean is not None:
+                    print(f"  the fault costs {middle - clean:+.2f} s")
+    for (processes, fault), points in cost.items():
+        (fewer, seconds), *rest = points
+        for events, longer in rest:
+            ratio = longer / events / (seconds / fewer)
+            print(f"cost per event, {processes} processes, fault {fault}: {events:.0e} is {ratio:.2f} × {fewer:.0e}")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import os
+import pty
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -27,70 +30,69 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def damaged(trace: Path, to: Path) -> Path:
-    """A copy in which one process delivers two messages of different senders in the other order."""
-    to.mkdir()
-    for file in sorted(trace.iterdir()):
-        lines = file.read_text().splitlines()
-        if file.name.startswith("b."):
-            rows = [json.loads(line) for line in lines]
-            at = next(
-                i
-                for i in range(len(rows) // 2, len(rows) - 1)
-                if rows[i]["kind"] == rows[i + 1]["kind"] == "deliver" and rows[i]["origin"] != rows[i + 1]["origin"]
-            )
-            for key in ("origin", "number", "position", "digest", "size"):
-                rows[at][key], rows[at + 1][key] = rows[at + 1][key], rows[at][key]
-            lines = [json.dumps(row) for row in rows]
-        (to / file.name).write_text("\n".join(lines) + "\n")
-    return to
-
-
 def test_verify_says_ok(trace: Path) -> None:
+    """The one test here that starts Spark; tests/spark/test_commands.py has the rest."""
     done = isotone("verify", trace)
-    assert done.returncode == 0
+    assert done.returncode == 0, done.stderr
     assert done.stdout.strip().splitlines()[-1].startswith("ok: ")
+    assert done.stderr == ""  # in a pipe no progress is shown
 
 
-def test_verify_json_has_the_documented_form(trace: Path) -> None:
-    done = isotone("verify", trace, "--json", "--checks", "fifo,total_global")
-    report = json.loads(done.stdout)
-    assert report["verdict"] == "ok"
-    assert report["quarantined"] == 0
-    assert report["events"] > 0
-    assert [(check["name"], check["verdict"], check["violations"]) for check in report["checks"]] == [
-        ("fifo", "ok", 0),
-        ("total_global", "ok", 0),
-    ]
+def test_progress_is_shown_on_a_terminal_only() -> None:
+    code = (
+        "import os, time\nfrom isotone.cli.progress import spark_progress\nwith spark_progress('verifying'):\n"
+        "    log = os.open(os.devnull, os.O_WRONLY)\n    os.dup2(log, 2)\n    time.sleep(0.6)\n"  # as while Spark starts
+    )
+    terminal, theirs = pty.openpty()
+    done = subprocess.run(
+        [sys.executable, "-c", code], stderr=theirs, timeout=60, check=False, env={**os.environ, "TERM": "xterm"}
+    )
+    os.close(theirs)
+    shown = os.read(terminal, 65_536).decode()
+    os.close(terminal)
+    assert done.returncode == 0
+    assert shown.count("verifying: Spark starts") > 1
+    quiet = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (quiet.returncode, quiet.stdout, quiet.stderr) == (0, "", "")
 
 
-def test_verify_finds_a_swap_and_names_it(trace: Path, tmp_path: Path) -> None:
-    done = isotone("verify", damaged(trace, tmp_path / "bad"))
-    assert done.returncode == 1
-    assert "total_pairwise" in done.stdout
-    assert "VIOLATED" in done.stdout
+def fake_java(path: Path, version: str) -> Path:
+    """A JAVA_HOME whose Java only tells a version."""
+    program = path / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    program.chmod(0o755)
+    return path
 
 
-def test_verify_says_unknown_without_the_columns(tmp_path: Path) -> None:
-    row = {"process": "a#1", "step": 1, "kind": "deliver", "origin": "a#1", "number": 1}
-    (tmp_path / "foreign.jsonl").write_text(json.dumps(row) + "\n")
-    done = isotone("verify", tmp_path, "--checks", "position")
-    assert done.returncode == 3
-    assert "position" in done.stdout
+@pytest.mark.parametrize("command", [["verify"], ["report", "--out", "r.html"]])
+@pytest.mark.parametrize("java", ["none", "old", "broken"])
+def test_without_a_fitting_java_there_is_one_clear_line(trace: Path, tmp_path: Path, command: list[str], java: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "PATH")}
+    environment["PATH"] = str(tmp_path)
+    if java == "old":
+        environment["JAVA_HOME"] = str(fake_java(tmp_path / "old", "11.0.22"))
+    elif java == "broken":
+        (fake_java(tmp_path / "broken", "17") / "bin" / "java").write_text("#!/bin/sh\nexit 1\n")
+        environment["PATH"] = f"{tmp_path / 'broken' / 'bin'}"
+    line = [sys.executable, "-m", "isotone", command[0], str(trace), *command[1:]]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path, env=environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    expected = {"none": "no Java found", "old": "is Java 11", "broken": "does not tell its version"}[java]
+    assert re.fullmatch(rf"isotone: .*{expected}.*Spark needs Java 17 or newer\n", done.stderr), done.stderr
+    assert not (tmp_path / "r.html").exists()
 
 
-def test_malformed_rows_are_counted_and_strict_refuses_them(trace: Path, tmp_path: Path) -> None:
-    bad = tmp_path / "bad"
-    bad.mkdir()
-    for file in trace.iterdir():
-        (bad / file.name).write_text(file.read_text())
-    (bad / "broken.jsonl").write_text('{"process": "z#1", "step"\n')
-    done = isotone("verify", bad)
-    assert "1 rows quarantined" in done.stdout
-    assert "broken.jsonl:1" in done.stdout
-    done = isotone("verify", bad, "--strict")
-    assert done.returncode == 2
-    assert done.stderr.startswith("isotone: 1 malformed rows")
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:{port}", "sparkk://here", "spark://127.0.0.1:port"])
+def test_a_master_that_cannot_be_reached_is_one_clear_line(trace: Path, master: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    done = isotone("verify", trace, "--master", master.format(port=port))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("isotone: ")
+    assert master.partition("{")[0] in done.stderr
 
 
 def test_the_same_seed_gives_the_same_digest() -> None:
@@ -126,6 +128,13 @@ def test_the_anomaly_is_flagged_with_the_classical_fallback_only() -> None:
         (["simulate", SCENARIOS / "calm.toml", "--format", "csv"], "unknown format 'csv'"),
         (["verify", "nowhere"], "nowhere"),
         (["verify", ".", "--checks", "fifoo"], "did you mean 'fifo'?"),
+        (["verify", ".", "--conflicts", "none.toml"], "cannot read the conflict file none.toml"),
+        (["verify", "."], "no trace in .: nothing there ends in .parquet or .jsonl"),
+        (["verify", "*.parquet"], "no trace in *.parquet"),
+        (["report", ".", "--around", "a#1"], "give PROCESS:STEP"),
+        (["report", ".", "--range", "2:1"], "the end must be later"),
+        (["report", ".", "--out", "/proc/nowhere/r.html"], "cannot write the report /proc/nowhere/r.html"),
+        (["report", ".", "--out", "."], "it is a directory"),
         (["verify", ".", "--frobnicate"], "No such option: --frobnicate"),
         (["verfy", "."], "Did you mean 'verify'?"),
         (["node", "--name", "a b"], "process name 'a b'"),

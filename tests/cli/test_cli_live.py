@@ -119,11 +119,13 @@ def test_a_line_over_the_limit_is_refused_in_one_line_and_the_next_is_sent() -> 
 
 def test_the_demo_tells_a_story_that_holds(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "isotone", "demo", "--out", str(tmp_path / "traces")],
-        capture_output=True, text=True, timeout=180, check=False,
+        [sys.executable, "-m", "isotone", "demo", "--out", str(tmp_path / "traces"), "--report", str(tmp_path / "demo.html")],
+        capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     for text in ("kill -9", "is cut", "heals", "leaves", "Who saw which view when", "latency", "ok: "):
         assert text in done.stdout
     assert "a b share a view" in done.stdout
+    assert done.stdout.splitlines()[-1].endswith((tmp_path / "demo.html").as_uri())
+    assert "Views over time" in (tmp_path / "demo.html").read_text(encoding="utf-8")
     assert done.stderr == ""

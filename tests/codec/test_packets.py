@@ -116,24 +116,24 @@ def test_damaged_packets_give_a_packet_or_a_remote_error(packet: Packet, source:
 
 
 BAD: list[tuple[str, Any]] = [
-    ("epoch -1", Packet(-1, "", 0, 0, [], [])),
-    ("first -2", Packet(0, "", -2, 0, [], [])),
-    ("ack", Packet(0, "", 0, 2**63, [], [])),
+    (r"int. >= 0 - at .\$\[0\]", Packet(-1, "", 0, 0, [], [])),
+    (r"int. >= 0 - at .\$\[2\]", Packet(0, "", -2, 0, [], [])),
+    (r"int. <= .* at .\$\[3\]", Packet(0, "", 0, 2**63, [], [])),
     ("process id", Packet(1, "no id", 0, 0, [], [])),
     ("process id", Packet(1, "a#" + "9" * 400, 0, 0, [], [])),
-    ("cast 0", Packet(1, "a#1", 1, 0, [Cast(0, 0, [])], [])),
-    ("kind -1", Packet(1, "a#1", 1, 0, [Cast(1, -1, [])], [])),
-    ("number -1", Packet(1, "a#1", 1, 0, [Cast(1, 0, [], -1)], [])),
+    ("int. >= 1", Packet(1, "a#1", 1, 0, [Cast(0, 0, [])], [])),
+    ("int. >= 0", Packet(1, "a#1", 1, 0, [Cast(1, -1, [])], [])),
+    ("int. >= 0", Packet(1, "a#1", 1, 0, [Cast(1, 0, [], -1)], [])),
     ("1 types for 0", Packet(1, "a#1", 1, 0, [Cast(1, 0, [], 1, [], ["t"])], [])),
     ("0 item lists for 1", Packet(1, "a#1", 1, 0, [Cast(1, 0, [], 1, [b""], None, [])], [])),
-    ("stamp", Packet(1, "a#1", 1, 0, [Direct(1, [2**63])], [])),
-    ("rank", Packet(1, "a#1", 1, 0, [Relay(-1, Cast(1, 0, []))], [])),
-    ("held", Packet(1, "a#1", 0, 0, [], [Heartbeat(ViewId(1, "a#1"), ViewId(1, "a#1"), [-1], 0, False, False, [])])),
+    ("int. <= ", Packet(1, "a#1", 1, 0, [Direct(1, [2**63])], [])),
+    ("int. >= 0", Packet(1, "a#1", 1, 0, [Relay(-1, Cast(1, 0, []))], [])),
+    ("int. >= 0", Packet(1, "a#1", 0, 0, [], [Heartbeat(ViewId(1, "a#1"), ViewId(1, "a#1"), [-1], 0, False, False, [])])),
     ("addresses", Packet(1, "a#1", 0, 0, [], [Probe("", None, ViewId(0, ""), [], ["a#1"], [], False, False, False)])),
 ]
 
 
 @pytest.mark.parametrize(("reason", "packet"), BAD)
-def test_what_types_cannot_say_is_checked(reason: str, packet: Packet) -> None:
+def test_what_is_wrong_is_named(reason: str, packet: Packet) -> None:
     with pytest.raises(RemoteProtocolError, match=reason):
         decode_packet(msgspec.msgpack.encode(packet))

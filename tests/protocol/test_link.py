@@ -96,7 +96,7 @@ def test_the_stash_is_bounded_and_what_it_refused_can_come_again() -> None:
 def test_an_acknowledgement_waits_a_little_for_company() -> None:
     receiver = link()
     receiver.receive(run(1, 1), 7 * MS)
-    assert (receiver.pending(), receiver.deadline()) == (False, 12 * MS)
+    assert (receiver.next_packet(7 * MS), receiver.deadline()) == (None, 12 * MS)
     receiver.receive(run(2, 2), 9 * MS)
     assert receiver.deadline() == 12 * MS  # the delay counts from the first
     assert receiver.acknowledge(10 * MS) == 0  # no news yet for a packet that goes out anyway
@@ -116,16 +116,16 @@ def test_company_takes_an_acknowledgement_along_when_half_of_it_is_due() -> None
 def test_many_packets_a_gap_or_a_repetition_are_acknowledged_at_once() -> None:
     many = link()
     for number in range(1, ACK_EVERY + 1):
-        assert not many.pending()
+        assert many.next_packet(0) is None
         many.receive(run(number, number), 0)
-    assert many.pending()
+    assert many.next_packet(0) == (1, ACK_EVERY, [])
     gap, repetition = link(), link()
     gap.receive(run(2, 2), 0)
     repetition.receive(run(1, 1), 0)
     repetition.acknowledge(1000 * MS)
     repetition.receive(run(1, 1), 1000 * MS)
-    assert gap.pending()
-    assert repetition.pending()
+    assert gap.next_packet(0) == (1, 0, [])
+    assert repetition.next_packet(1000 * MS) == (1, 1, [])
 
 
 def test_an_acknowledgement_of_what_was_never_sent_is_the_peers_fault() -> None:
@@ -153,11 +153,11 @@ def test_no_more_than_a_window_is_under_way() -> None:
     sender.fresh += records(1, 8)
     first, taken = sender.take(0)
     assert (first, numbers(taken)) == (1, [1, 2, 3])
-    assert not sender.pending()
-    assert sender.take(0) == (4, [])
+    assert sender.next_packet(0) is None
     acknowledge(sender, 2)
-    assert sender.pending()
-    first, taken = sender.take(0)
+    packet = sender.next_packet(0)
+    assert packet is not None
+    first, _, taken = packet
     assert (first, numbers(taken)) == (4, [4, 5])
     acknowledge(sender, 5)
     first, taken = sender.take(0)
@@ -281,9 +281,9 @@ class Pair:
         again = me.retransmit(self.now)
         if again is not None:
             self.channel[1 - end].append(packet(again[0], again[1], me.acknowledge(self.now)))
-        if me.pending() or (me.ack_at is not None and self.now >= me.ack_at):
-            ack = me.acknowledge(self.now)
-            first, taken = me.take(self.now)
+        following = me.next_packet(self.now)
+        if following is not None:
+            first, ack, taken = following
             self.channel[1 - end].append(packet(first, taken, ack))
 
     def step(self, what: str, end: int, value: int) -> None:

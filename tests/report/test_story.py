@@ -1,10 +1,10 @@
-"""What the report reads out of rows: time, order, views, latencies."""
+"""What the diagrams read out of rows: time, order, lanes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from isotone.report.story import logical_times, tell_stories
+from isotone.report.story import logical_times, tell_story
 from tests.pipeline.oracle_text import history
 
 CALM = """
@@ -17,28 +17,16 @@ def row(process: str, step: int, kind: str, **more: Any) -> dict[str, Any]:
     return {"process": process, "step": step, "kind": kind, **more}
 
 
-def test_latency_is_delivery_minus_send() -> None:
-    (story,) = tell_stories(history(CALM))
-    sent = {("a#1", 1): 2, ("b#1", 1): 10}
-    rows = [r for r in history(CALM) if r["kind"] == "deliver"]
-    expected = sorted((r["time"] - sent[r["origin"], r["number"]], r["origin"]) for r in rows)
-    kept = [pair for pair in expected if pair[0] >= 0]
-    assert sorted((latency.value, latency.origin) for latency in story.latencies) == kept
-    assert story.early == len(expected) - len(kept) == 1  # a delivers b1 at 4, before b's clock says 10
-
-
-def test_times_count_from_the_first_event_of_the_run() -> None:
-    rows = [row("a#1", 1, "start", time=5_000), row("b#1", 1, "start", time=5_700), row("b#1", 2, "stop", time=6_000)]
-    (story,) = tell_stories(rows)
+def test_times_count_from_the_start_of_the_run_on_each_clock() -> None:
+    rows = [row("a#1", 1, "start", time=5_000), row("b#1", 1, "start", time=90_700), row("b#1", 2, "stop", time=91_000)]
+    story = tell_story(rows, {"a#1": 5_000, "b#1": 90_000})
     assert [event.time for event in story.events] == [0, 700, 1_000]
-    assert story.duration == 1_000
+    assert story.timed
 
 
 def test_without_clocks_deliveries_come_after_their_sends() -> None:
-    rows = [{key: value for key, value in r.items() if key != "time"} for r in history(CALM)]
-    (story,) = tell_stories(rows)
+    story = tell_story(history(CALM), {})
     assert not story.timed
-    assert story.latencies == []
     at = {(event.kind, event.lane, event.message): index for index, event in enumerate(story.events)}
     for (kind, _, message), index in at.items():
         if kind == "deliver" and message is not None:
@@ -51,31 +39,13 @@ def test_a_circle_of_deliveries_before_sends_ends() -> None:
     assert [len(ticks) for ticks in logical_times([a, b])] == [2, 2]
 
 
-def test_bands_follow_the_views_and_end_with_the_process() -> None:
-    (story,) = tell_stories(history("a: [1a a] [2a ab] x\nb: [2a ab] =9 ."))
-    bands = [(band.lane, band.view, band.start, band.end, band.members) for band in story.bands]
-    assert bands == [
-        (0, "1@a#1", 0, 1, ("a#1",)),
-        (0, "2@a#1", 1, 2, ("a#1", "b#1")),
-        (1, "2@a#1", 0, 8, ("a#1", "b#1")),
-    ]
-    assert story.views() == ["1@a#1", "2@a#1"]
-
-
 def test_the_simulator_s_network_is_no_process() -> None:
-    rows = [*history(CALM), row("network#0", 1, "start", time=0), row("network#0", 2, "fault", time=3, detail={"kind": "cut"})]
-    (story,) = tell_stories(rows)
+    rows = [*history(CALM), row("network#0", 2, "fault", time=3, detail={"kind": "cut"})]
+    story = tell_story(rows, {"a#1": 0, "b#1": 0, "network#0": 0})
     assert story.processes == ["a#1", "b#1"]
-    assert [event.kind for event in story.surroundings] == ["fault"]
+    assert [(event.kind, event.time) for event in story.surroundings] == [("fault", 3)]
 
 
-def test_runs_are_kept_apart() -> None:
-    stories = tell_stories([*history(CALM, "one"), *history(CALM, "two")])
-    assert [story.run for story in stories] == ["one", "two"]
-    assert len({tuple(story.processes) for story in stories}) == 1
-
-
-def test_control_records_are_counted_by_kind() -> None:
-    rows = [row("a#1", 1, "packet", packet="ack", count=3, size=30), row("a#1", 2, "packet", packet="ack", size=5)]
-    (story,) = tell_stories(rows)
-    assert story.packets == {"ack": (4, 35)}
+def test_packets_are_no_events_and_a_row_without_a_time_happens_with_the_one_before() -> None:
+    rows = [row("a#1", 1, "send", origin="a#1", number=1, time=7), row("a#1", 2, "packet", time=8), row("a#1", 3, "stop")]
+    assert [(event.kind, event.time) for event in tell_story(rows, {"a#1": 0}).events] == [("send", 7), ("stop", 8)]

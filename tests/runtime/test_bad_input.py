@@ -65,7 +65,7 @@ GARBAGE: list[tuple[str, list[bytes], str]] = [
     ("another group", [hello(group="other")], "group 'other' is not group 'test'"),
     ("a bad process id", [hello(process="x")], "not a process id"),
     ("a bad packet", [hello(), frame(b"\x96\x01")], "malformed packet"),
-    ("a negative counter", [hello(), frame(encode_packet(Packet(-1, "", 0, 0, [], [])))], "epoch -1"),
+    ("a negative counter", [hello(), frame(encode_packet(Packet(-1, "", 0, 0, [], [])))], "Expected `int` >= 0"),
     ("an oversized frame", [hello(), (17 << 20).to_bytes(4, "big")], "frame of 17825792 bytes"),
 ]
 

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ pytest.importorskip("pyspark")
 
 from isotone.model.errors import ConfigError
 from isotone.pipeline.session import find_java, open_session, spark_errors
+from isotone.pipeline.ship import package_zip
 
 
 def fake_java(path: Path, version: str) -> Path:
@@ -49,6 +51,62 @@ def test_a_failed_job_is_one_line(spark: Any) -> None:
     assert "\n" not in text
     assert "the worker's own words" in text
     assert Path(text.rpartition(" ")[2]).read_text()
+
+
+def test_a_dead_worker_is_one_line(spark: Any) -> None:
+    def dies(batches: Any) -> Any:
+        os._exit(3)
+
+    with (
+        pytest.raises(ConfigError, match="the Spark job failed: Python worker exited unexpectedly") as caught,
+        spark_errors(spark),
+    ):
+        spark.range(1).mapInArrow(dies, "x long").collect()
+    assert "\n" not in str(caught.value)
+
+
+def bare_python(directory: Path, *wheels: str) -> Path:
+    """A Python that sees nothing but its own library and some wheels: no site-packages, no package of this repository."""
+    library = directory / "wheels"
+    library.mkdir(parents=True)
+    for name in wheels:
+        for place in {Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}:
+            if (place / name).exists():
+                (library / name).symlink_to(place / name)
+    program = directory / "python"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="{library}:$PYTHONPATH" exec {sys.executable} -S "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+def test_executors_without_wheels_are_one_line(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for program, text in (
+        (str(bare_python(tmp_path)), "the Python of the executors has no "),
+        ("/nowhere/python", "the executors cannot run /nowhere/python: set PYSPARK_PYTHON to a Python that they have"),
+    ):
+        monkeypatch.setattr(spark.sparkContext, "pythonExec", program)
+        with pytest.raises(ConfigError) as caught, spark_errors(spark):
+            spark.range(1).mapInArrow(lambda batches: batches, "id long").collect()
+        assert text in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_settings_of_the_user_win(spark: Any) -> None:
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_the_zip_is_the_package(tmp_path: Path) -> None:
+    archive = package_zip(tmp_path)
+    assert package_zip(tmp_path) == archive
+    program = bare_python(tmp_path / "bare", "msgspec")
+    code = "import isotone.sim, isotone.pipeline.oracle; print(isotone.__file__, isotone.sim.run)"
+    done = subprocess.run(
+        [program, "-c", code], env={"PYTHONPATH": str(archive)}, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(f"{archive}/isotone/__init__.py <function run")
+    nothing = subprocess.run([program, "-c", code], env={}, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "No module named 'isotone'" in nothing.stderr
 
 
 @pytest.mark.parametrize("master", ["spark://127.0.0.1:{port}", "nonsense"])

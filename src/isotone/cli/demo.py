@@ -1,7 +1,7 @@
 """`isotone demo`: the story of a group on this machine, told in the terminal and checked from its traces.
 
 Five processes on loopback send to each other; one is killed, the rest is cut in two and heals, one leaves. Every step waits
-for the condition that ends it. Then the recorded histories are checked and summarised.
+for the condition that ends it. Then Spark checks the recorded histories, and a report shows them.
 """
 
 from __future__ import annotations
@@ -19,22 +19,28 @@ def demo(
     order: Annotated[str, typer.Option(help="The orderer.")] = "single_phase",
     rate: Annotated[float, typer.Option(min=1, max=2000, help="Messages per second of each process.")] = 100.0,
     out: Annotated[Path | None, typer.Option(help="Keep the traces in this directory.")] = None,
+    report: Annotated[Path, typer.Option(help="The HTML file for the report.")] = Path("reports/demo.html"),
 ) -> int:
-    """Five processes, traffic, a kill, a partition, a merge, a leave; then the check of what happened."""
+    """Five processes, traffic, a kill, a partition, a merge, a leave; then Spark's verdict on what happened, and a report."""
     import tempfile
 
+    from isotone.cli.report import place_for
     from isotone.model.errors import ConfigError
     from isotone.model.view import Ordering
+    from isotone.pipeline.session import find_java
     from isotone.protocol.ordering import registry
 
+    find_java()  # rather now than after the story
     registry.validate(Ordering(order))
     if out is not None and out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out} is not empty: name a new directory for the traces")
-    with tempfile.TemporaryDirectory(prefix="isotone-demo-") as temporary:
-        trace = out if out is not None else Path(temporary)
+    with place_for(report) as part, tempfile.TemporaryDirectory(prefix="isotone-demo-") as temporary:
+        trace = out if out is not None else Path(temporary) / "traces"
         trace.mkdir(parents=True, exist_ok=True)
         _play(order, rate, trace)
-        return _judge(trace)
+        status = _judge(trace, part)
+    print(f"\nThe report is written; open it in a browser: {report.resolve().as_uri()}")
+    return status
 
 
 def _play(order: str, rate: float, trace: Path) -> None:
@@ -67,17 +73,20 @@ def _play(order: str, rate: float, trace: Path) -> None:
         stage.leave("a", "b", "c")
 
 
-def _judge(trace: Path) -> int:
-    from isotone.cli.verify import STATUS, show
-    from isotone.pipeline.oracle import check_history
+def _judge(trace: Path, page: Path) -> int:
+    from isotone.cli.progress import spark_progress
+    from isotone.cli.report import write_report
+    from isotone.cli.verify import STATUS, check, show
     from isotone.trace import read_trace
 
-    history = read_trace([trace])
-    _summarise(history.rows)
-    print("\nWhat the traces say:")
-    report = check_history(history.rows, quarantined=len(history.quarantined))
-    show(report)
-    return STATUS[report.verdict]
+    _summarise(read_trace([trace]).rows)
+    print("\nWhat Spark says of the traces:", flush=True)
+    with spark_progress("verifying"):
+        outcome = check([str(trace)])
+    show(outcome.report)
+    with spark_progress("drawing the report"):
+        write_report(page, "Isotone demo", [str(trace)], outcome)
+    return STATUS[outcome.report.verdict]
 
 
 def _summarise(rows: list[Row]) -> None:
@@ -96,9 +105,7 @@ def _summarise(rows: list[Row]) -> None:
     table.add_column("members")
     for process in processes:
         table.add_column(process.partition("#")[0], justify="right")
-    installed = {
-        (row["view_epoch"], row["view_proposer"], row["process"]): row["time"] for row in rows if row["kind"] == "view"
-    }
+    installed = {(row["view_epoch"], row["view_proposer"], row["process"]): row["time"] for row in rows if row["kind"] == "view"}
     for epoch, proposer, members in views:
         times = [installed.get((epoch, proposer, process)) for process in processes]
         table.add_row(

@@ -10,7 +10,7 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from isotone.cli import bench, demo, node, report, simulate, verify
+from isotone.cli import bench, demo, metrics, node, report, simulate, sweep, verify, watch
 from isotone.model.errors import GroupError
 
 BAD_INPUT = 2
@@ -27,7 +27,10 @@ app.command("demo")(demo.demo)
 app.command("node")(node.node)
 app.command("simulate")(simulate.simulate)
 app.command("verify")(verify.verify)
+app.command("metrics")(metrics.metrics)
 app.command("report")(report.report)
+app.command("sweep")(sweep.sweep)
+app.command("watch")(watch.watch)
 app.command("bench")(bench.bench)
 
 

@@ -1,4 +1,4 @@
-"""`isotone verify`: check recorded histories. The plain-Python oracle does it: it holds the whole history in memory."""
+"""`isotone verify`: check recorded histories with Spark, on this machine or a cluster."""
 
 from __future__ import annotations
 
@@ -8,40 +8,67 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from isotone.pipeline.oracle import Report
+    from isotone.pipeline.scan import Outcome
 
 STATUS = {"ok": 0, "violated": 1, "unknown": 3}
+SHOWN_MAX = 5
+"""So many quarantined rows are shown."""
+
+Traces = Annotated[list[str], typer.Argument(help="Trace files, directories or globs (Parquet or JSON Lines), local or as URIs.")]
+Master = Annotated[str | None, typer.Option(help="Spark master; default: as Spark is configured, else local[*].")]
 
 
 def verify(
-    traces: Annotated[list[Path], typer.Argument(help="Trace files, directories or globs (Parquet or JSON Lines).")],
+    traces: Traces,
     checks: Annotated[str, typer.Option(help="Comma-separated names of checks; default: all that fit the protocols.")] = "",
+    conflicts: Annotated[Path | None, typer.Option(help="A conflict relation in TOML, for the semantic checks.")] = None,
+    master: Master = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     strict: Annotated[bool, typer.Option(help="Malformed rows are an error.")] = False,
 ) -> int:
     """Verify recorded histories: exit status 0 ok, 1 violated, 2 bad input, 3 unknown."""
     import json
 
-    from isotone.model.errors import TraceFormatError, unknown
-    from isotone.pipeline.oracle import CHECKS, check_history
-    from isotone.trace import read_trace
+    from isotone.cli.progress import spark_progress
 
     names = [name.strip() for name in checks.split(",") if name.strip()]
-    for name in names:  # before a long read
-        if name not in CHECKS:
-            raise unknown("check", name, CHECKS)
-    trace = read_trace(traces)
-    if strict and trace.quarantined:
-        first = trace.quarantined[0]
-        raise TraceFormatError(f"{len(trace.quarantined)} malformed rows, the first in {first.file}:{first.line}: {first.reason}")
-    report = check_history(trace.rows, names or None, quarantined=len(trace.quarantined))
+    with spark_progress("verifying"):
+        outcome = check(traces, names, conflicts, master, strict)
     if as_json:
-        print(json.dumps(report.to_json(), indent=2))
+        print(json.dumps(outcome.report.to_json(), indent=2))
     else:
-        show(report)
-        for bad in trace.quarantined[:5]:
-            print(f"  quarantined {bad.file}:{bad.line}: {bad.reason}")
-    return STATUS[report.verdict]
+        show(outcome.report)
+        show_quarantined(outcome)
+    return STATUS[outcome.report.verdict]
+
+
+def check(
+    traces: Sequence[str],
+    names: Sequence[str] = (),
+    conflicts: Path | None = None,
+    master: str | None = None,
+    strict: bool = False,
+) -> Outcome:
+    """Check traces; a trace without a single usable row is an error."""
+    from isotone.model.conflicts import load_conflicts
+    from isotone.model.errors import TraceFormatError
+    from isotone.pipeline.oracle import Expectation
+    from isotone.pipeline.scan import verify as scan
+
+    relation = load_conflicts(conflicts) if conflicts is not None else None
+    expected = Expectation(conflicts=relation)
+    outcome = scan(traces, names or None, master=master, strict=strict, expected=expected)
+    if not outcome.report.events:
+        where = ", ".join(traces)
+        if not outcome.quarantined:
+            raise TraceFormatError(f"no events in {where}: the files are empty")
+        first = outcome.quarantined[0]
+        where += f": {outcome.report.quarantined:,} quarantined, the first {first.file}:{first.line}: {first.reason}"
+        raise TraceFormatError(f"no usable row in {where}")
+    return outcome
 
 
 def show(report: Report) -> None:
@@ -51,5 +78,14 @@ def show(report: Report) -> None:
         marks = {"ok": "ok      ", "violated": "VIOLATED", "unknown": "unknown "}
         tail = f"{check.violations} ×, for example: {check.witness}" if check.verdict == "violated" else check.witness or ""
         print(f"  {check.name.ljust(width)}  {marks[check.verdict]}  {tail}".rstrip())
-    bad = f", {report.quarantined} rows quarantined" if report.quarantined else ""
+    bad = f", {report.quarantined:,} quarantined" if report.quarantined else ""
     print(f"{report.verdict}: {len(report.checks)} checks over {report.events:,} events{bad}")
+
+
+def show_quarantined(outcome: Outcome) -> None:
+    """Print the first rows that were set apart."""
+    for bad in outcome.quarantined[:SHOWN_MAX]:
+        print(f"  quarantined {bad.file}:{bad.line}: {bad.reason}")
+    more = outcome.report.quarantined - SHOWN_MAX
+    if more > 0:
+        print(f"  … and {more:,} more")

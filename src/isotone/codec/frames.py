@@ -44,7 +44,7 @@ class FrameDecoder:
         """Bytes received that do not yet make a whole frame."""
         return self._end - self._start
 
-    def get_buffer(self) -> memoryview:
+    def get_buffer(self, size_hint: int = -1) -> memoryview:
         """Room for the transport to read into; what earlier bodies showed is void from here on."""
         start, end = self._start, self._end
         if start == end:
@@ -63,6 +63,19 @@ class FrameDecoder:
             self._view[:held] = self._view[start:end]
             self._start, self._end = 0, held
         return self._view[self._end :]
+
+    def only(self, count: int) -> memoryview | None:
+        """Take note of `count` bytes read into the buffer; the body, if they are exactly one frame.
+
+        In a quiet group that is what every read brings. After None the bytes are still to be taken with `received(0)`.
+        """
+        start = self._start
+        end = self._end = self._end + count
+        begin = start + HEADER_BYTES
+        if end <= begin or end != begin + int.from_bytes(self._view[start:begin], "big") or end - begin > self.limit:
+            return None
+        self._start = end
+        return self._view[begin:end]
 
     def received(self, count: int) -> Iterator[memoryview]:
         """Take note of `count` bytes read into the buffer; yield the bodies that are complete."""

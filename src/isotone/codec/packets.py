@@ -15,7 +15,7 @@ import msgspec
 from isotone.codec.check import check_packet
 from isotone.codec.frames import FRAME_BYTES, HEADER_BYTES
 from isotone.model.errors import RemoteProtocolError, require
-from isotone.model.records import Loose, Packet, Sequenced
+from isotone.model.records import Cast, Direct, Loose, Packet, Sequenced
 
 JOIN_BELOW_BYTES = 8 * 1024
 """Shorter frames are joined into one buffer; of longer ones the records are handed to the transport as they are."""
@@ -24,6 +24,9 @@ CUT_BYTES = 512 * 1024
 """A packet much longer than this goes as several frames: the receiver decodes the first while the next is on its way."""
 
 _HEAD_BYTES = 256
+_TINY_BYTES = 1024
+"""A packet with one message below this is encoded as a whole: sharing the record's bytes would save nothing."""
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Packet).decode
 
@@ -88,6 +91,14 @@ class PacketEncoder:
         return frames
 
     def _frames(self, packet: Packet, limit: int) -> list[Frame]:
+        if len(packet.records) == 1 and not packet.loose:
+            record = packet.records[0]
+            if type(record) is Direct or (
+                type(record) is Cast and len(record.payloads) == 1 and len(record.payloads[0]) < _TINY_BYTES
+            ):
+                body = _encode(packet)
+                if len(body) <= limit:
+                    return [[len(body).to_bytes(HEADER_BYTES, "big") + body]]
         records = self._all(packet.records)
         loose = self._all(packet.loose)
         size = _HEAD_BYTES + sum(map(len, records)) + sum(map(len, loose))

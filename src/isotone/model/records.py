@@ -2,15 +2,21 @@
 
 Sequenced records (`Cast`, `Direct`, `Relay`) belong to a view's link and arrive once, in order. Loose records carry whole
 state, may be lost, repeated or reordered, and are idempotent. Records are never changed after they were made: the
-simulator hands the same objects to several receivers.
+simulator hands the same objects to several receivers. The bounds of numbers are checked where records are decoded.
 """
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import msgspec
 
 from isotone.model.ids import ProcessId, ViewId
 from isotone.model.view import Ordering, View
+
+
+Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+Stamp = list[Annotated[int, msgspec.Meta(gt=-(1 << 62), lt=1 << 62)]]
 
 
 class Cast(msgspec.Struct, array_like=True, tag=1, gc=False):
@@ -19,10 +25,10 @@ class Cast(msgspec.Struct, array_like=True, tag=1, gc=False):
     `kind` and `stamp` belong to the orderer. A cast with payloads carries messages `number`, `number + 1`, …
     """
 
-    seq: int
-    kind: int
-    stamp: list[int]
-    number: int = 0
+    seq: Annotated[int, msgspec.Meta(ge=1, lt=1 << 62)]
+    kind: Count
+    stamp: Stamp
+    number: Count = 0
     payloads: list[bytes] = []
     types: list[str | None] | None = None
     items: list[list[str] | None] | None = None
@@ -31,14 +37,14 @@ class Cast(msgspec.Struct, array_like=True, tag=1, gc=False):
 class Direct(msgspec.Struct, array_like=True, tag=2, gc=False):
     """An orderer's record that the flush does not cover (an acknowledgement, a token)."""
 
-    kind: int
-    stamp: list[int]
+    kind: Count
+    stamp: Stamp
 
 
 class Relay(msgspec.Struct, array_like=True, tag=3, gc=False):
     """A cast of `sender` (a rank) that another member passes on during the flush."""
 
-    sender: int
+    sender: Count
     cast: Cast
 
 
@@ -50,8 +56,8 @@ class Heartbeat(msgspec.Struct, array_like=True, tag=4):
 
     view: ViewId
     promised: ViewId
-    held: list[int]
-    stable: int
+    held: list[Count]
+    stable: Count
     hold: bool
     leaving: bool
     suspects: list[ProcessId]
@@ -95,8 +101,8 @@ class State(msgspec.Struct, array_like=True, tag=8):
     round: ViewId
     view: ViewId | None
     members: list[ProcessId]
-    held: list[int]
-    report: list[int]
+    held: list[Count]
+    report: Stamp
     leaving: bool
     ordering: Ordering
 
@@ -110,9 +116,9 @@ class Cohort(msgspec.Struct, array_like=True):
     view: ViewId
     members: list[ProcessId]
     present: list[ProcessId]
-    target: list[int]
+    target: list[Count]
     holders: list[ProcessId]
-    held: list[list[int]]
+    held: list[list[Count]]
 
 
 class Plan(msgspec.Struct, array_like=True, tag=9):
@@ -160,9 +166,9 @@ class Packet(msgspec.Struct, array_like=True, gc=False):
     or 0 for no news.
     """
 
-    epoch: int
+    epoch: Count
     proposer: ProcessId
-    first: int
-    ack: int
+    first: Count
+    ack: Count
     records: list[Sequenced]
     loose: list[Loose]

@@ -15,12 +15,16 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from isotone.pipeline.kernels.chunk import Block, Piece, merge_intervals
+from isotone.pipeline.kernels.chunk import Block, Interval, Piece, merge_intervals
 from isotone.pipeline.kernels.extract import Wanted
 from isotone.pipeline.kernels.keys import Key
 
-CAUSAL_CHECKS: Final = ("integrity", "position")
-ORDER_CHECKS: Final = ("integrity", "position", "total_global")
+CAUSAL_CHECKS: Final = ("integrity", "position", "causal", "semantic_causal")
+"""Checks that ask what happened before what."""
+ORDER_CHECKS: Final = (*CAUSAL_CHECKS, "total_pairwise", "total_global", "semantic_total")
+"""Checks that rest on the candidate order; blocks are confirmed for them."""
+NUMBER_CHECKS: Final = ("duplication", "fifo", "semantic_fifo")
+"""Checks that numbers along each process decide."""
 
 
 @dataclass(slots=True)
@@ -58,9 +62,34 @@ class RunState:
         """Whether some delivery has a position."""
         return any(piece.placed for piece in self.each())
 
-    def need_whole(self, reason: str, checks: Iterable[str] = CAUSAL_CHECKS) -> None:
+    @property
+    def back(self) -> dict[tuple[str, str], list[Interval]]:
+        """By process and origin: closed intervals in which numbers do not increase."""
+        return self.wanted.numbers
+
+    @property
+    def concerned(self) -> list[str]:
+        """Checks that what is wanted may decide."""
+        if self.wanted.everything:
+            return [*NUMBER_CHECKS, *ORDER_CHECKS]
+        numbers = NUMBER_CHECKS if self.wanted.numbers or self.wanted.messages else ()
+        orders = ORDER_CHECKS if self.wanted.islands or self.wanted.messages else ()
+        return [*numbers, *orders]
+
+    def need_whole(self, reason: str, checks: Iterable[str] = ORDER_CHECKS) -> None:
         for check in checks:
             self.undecided.setdefault(check, reason)
+
+    def keep(self, checks: Iterable[str]) -> None:
+        """Forget what only other checks would need."""
+        chosen = set(checks)
+        self.undecided = {check: reason for check, reason in self.undecided.items() if check in chosen}
+        if chosen.isdisjoint(ORDER_CHECKS):
+            self.wanted.islands = []
+        if chosen.isdisjoint(NUMBER_CHECKS):
+            self.wanted.numbers = {}
+        if chosen.isdisjoint((*ORDER_CHECKS, *NUMBER_CHECKS)):
+            self.wanted.messages = {}
 
     def want_message(self, origin: str, number: int) -> None:
         self.wanted.messages.setdefault(origin, []).append(number)
@@ -134,9 +163,9 @@ def _own(state: RunState, process: str, chain: list[Piece]) -> None:
     last: int | None = None
     for piece in chain:
         if piece.sends_wild or (piece.sent is not None and last is not None and piece.sent[0] <= last):
-            state.need_whole(f"the sends of {process} are not in the order of their numbers")
+            state.need_whole(f"the sends of {process} are not in the order of their numbers", CAUSAL_CHECKS)
         if piece.own_before_send or (piece.own_needs is not None and (last is None or piece.own_needs > last)):
-            state.need_whole(f"{process} delivers a message of its own before sending it, or without")
+            state.need_whole(f"{process} delivers a message of its own before sending it, or without", CAUSAL_CHECKS)
         if piece.sent is not None:
             last = piece.sent[1]
 
@@ -156,7 +185,7 @@ def _placing(state: RunState) -> None:
     """Without positions there is no candidate order; the order checks then need the whole history."""
     unplaced = sum(piece.unplaced for piece in state.each())
     if unplaced:
-        state.need_whole("not every delivery has a position", ORDER_CHECKS)
+        state.need_whole("not every delivery has a position")
         state.wanted.islands = []
 
 
@@ -222,6 +251,8 @@ def take_confirmed(state: RunState, found: Iterable[Confirmed]) -> None:
     for message in found:
         if message.unequal or message.shared:
             state.want_message(message.origin, message.number)
+        if not message.sent:  # its number alone puts it after others of its origin, whatever its key
+            state.need_whole("messages are delivered that nobody sent", ("causal", "semantic_causal"))
         if message.low != message.high and not state.undecided.get("position"):
             islands.append((message.low, message.high))
         if placed and message.sent and not message.delivered_by_origin:

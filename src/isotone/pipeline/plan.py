@@ -13,17 +13,19 @@ from fnmatch import fnmatch
 from typing import Any, Final
 
 from isotone.model.errors import TraceFormatError
-from isotone.trace.columns import require_pyarrow
+from isotone.trace.columns import MixedSchemas, require_pyarrow
 from isotone.trace.reader import SUFFIXES, Quarantined
 from isotone.trace.writer import PART_SUFFIX
 
 ROWS_PER_SOURCE: Final = 524_288
+BYTES_PER_SOURCE: Final = 1 << 25
+"""Of JSON Lines."""
 _MAGIC: Final = frozenset("*?[")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Some consecutive row groups of a Parquet file, or a whole JSON Lines file."""
+    """Some consecutive row groups of a Parquet file, or the lines of a JSON Lines file that begin in a span of bytes."""
 
     path: str
     groups: tuple[int, ...] | None
@@ -35,6 +37,10 @@ class Source:
     """Smallest and largest process, if the footer tells."""
     steps: tuple[int, int] | None
     runs: tuple[str, str] | None
+    span: tuple[int, int] | None = None
+    """Bytes of a JSON Lines file; None if all."""
+    stamp: str = ""
+    """Size and time of the file: another stamp, another footer."""
 
 
 @dataclass(slots=True)
@@ -43,6 +49,7 @@ class Plan:
 
     sources: list[Source] = field(default_factory=list)
     quarantined: list[Quarantined] = field(default_factory=list)
+    schemas: MixedSchemas = field(default_factory=MixedSchemas)
 
     @property
     def rows(self) -> int:
@@ -126,33 +133,38 @@ def _sources(name: str, plan: Plan, rows_per_source: int) -> Iterator[Source]:
     pa = require_pyarrow()
     import pyarrow.parquet as pq
 
-    if name.partition("?")[0].endswith(".jsonl"):
-        yield Source(name, None, 1, 0, None, None, None)
-        return
     files, path = filesystem(name)
     try:
+        info = files.get_file_info(path)
+        if name.partition("?")[0].endswith(".jsonl"):
+            size = info.size or 0
+            for start in range(0, max(1, size), BYTES_PER_SOURCE):
+                yield Source(name, None, 1, 0, None, None, None, span=(start, min(size, start + BYTES_PER_SOURCE)))
+            return
         with files.open_input_file(path) as raw, pq.ParquetFile(raw) as file:
-            metadata = file.metadata
+            metadata, schema = file.metadata, file.schema_arrow
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, PermissionError | FileNotFoundError):
             raise TraceFormatError(f"cannot read the trace {name}: {error.strerror or _first_line(error)}") from None
         plan.quarantined.append(Quarantined(name, 0, f"unreadable Parquet file: {_first_line(error)}"))
         return
+    plan.schemas.add(name, schema)
+    stamp = f"{info.size} {info.mtime_ns}"
     place = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
     groups: list[int] = []
     first, rows = 1, 0
     for group in range(metadata.num_row_groups):
         count = metadata.row_group(group).num_rows
         if groups and rows + count > rows_per_source:
-            yield _source(name, metadata, place, groups, first, rows)
+            yield _source(name, metadata, place, groups, first, rows, stamp)
             groups, first, rows = [], first + rows, 0
         groups.append(group)
         rows += count
     if groups:
-        yield _source(name, metadata, place, groups, first, rows)
+        yield _source(name, metadata, place, groups, first, rows, stamp)
 
 
-def _source(name: str, metadata: Any, place: dict[str, int], groups: list[int], first: int, rows: int) -> Source:
+def _source(name: str, metadata: Any, place: dict[str, int], groups: list[int], first: int, rows: int, stamp: str) -> Source:
     def span(column: str) -> Any:
         if column not in place:
             return None
@@ -161,7 +173,7 @@ def _source(name: str, metadata: Any, place: dict[str, int], groups: list[int], 
             return None
         return min(found.min for found in ends), max(found.max for found in ends)
 
-    return Source(name, tuple(groups), first, rows, span("process"), span("step"), span("run"))
+    return Source(name, tuple(groups), first, rows, span("process"), span("step"), span("run"), stamp=stamp)
 
 
 def _first_line(error: Exception) -> str:

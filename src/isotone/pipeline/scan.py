@@ -1,358 +1,386 @@
 """Verifies a history with Spark: one stage without a shuffle, then only what it could not certify.
 
-1. Every task reads its sources with pyarrow and condenses them to pieces (`kernels.chunk`).
+1. Every task reads its sources with pyarrow and condenses them: to pieces for the checks of order (`kernels.chunk`), and
+   to spans for the checks about views (`kernels.stretch`), whichever the chosen checks need.
 2. Processes whose files are not in the order of their steps are read again, each by one task that sorts it.
-3. The driver combines the pieces (`combine`). Blocks whose fingerprints differ are confirmed message by message: the
-   only shuffle, of the rows of those blocks.
-4. Rows in islands and of suspect messages come to the driver, with the sends that belong to them, and the oracle judges
+3. The driver combines the pieces (`combine`) and spans (`visits`). Blocks whose fingerprints differ are confirmed message
+   by message by a group-by of the rows of those blocks.
+4. Small runs, and the suspect messages of large ones, are judged by the oracle inside tasks (`judge`), each case by itself.
+5. Rows in islands and of suspect messages come to the driver, with the sends that belong to them, and the oracle judges
    them: its verdict and its witness are the report's.
+6. Runs without a usable candidate order are decided as a whole by one task each, on integers (`whole`).
 
 Invariants: verdicts are those of the oracle over the whole history; what the driver holds is bounded by `RESIDUE_MAX` rows
-besides the pieces; a check that would need more is *unknown*, with the reason.
+besides pieces and spans, whose size depends on processes, views, origins and blocks.
 """
 
 import os
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-import msgspec
-
+from isotone.model.conflicts import Conflicts
 from isotone.model.errors import TraceFormatError, unknown
-from isotone.pipeline.combine import Confirmed, RunState, combine, overlapping, take_confirmed
+from isotone.pipeline.combine import NUMBER_CHECKS, ORDER_CHECKS, RunState, combine, overlapping
+from isotone.pipeline.confirm import confirm
+from isotone.pipeline.doubts import BY_MESSAGE, FRAME_ONLY, suspects
+from isotone.pipeline.judge import Background, Law, cases_of, judge, skeleton, split
+from isotone.pipeline.kernels import semantic
 from isotone.pipeline.kernels.chunk import Piece, summarise
-from isotone.pipeline.kernels.extract import Wanted, in_blocks, pick
-from isotone.pipeline.kernels.keys import Key, Salt
-from isotone.pipeline.kernels.load import NOTHING, Rejects, load
-from isotone.pipeline.oracle.check import CHECKS, Expectation, default_checks
+from isotone.pipeline.kernels.compact import Message
+from isotone.pipeline.kernels.extract import Wanted
+from isotone.pipeline.kernels.keys import Salt
+from isotone.pipeline.kernels.load import Rejects
+from isotone.pipeline.kernels.parcel import Choice, opened, parcels
+from isotone.pipeline.kernels.stretch import Span, spans
+from isotone.pipeline.oracle.check import CHECKS, Expectation
 from isotone.pipeline.oracle.history import History, index_runs
-from isotone.pipeline.oracle.report import Finding, Report, merge
-from isotone.pipeline.plan import ROWS_PER_SOURCE, Plan, Source, make_plan
+from isotone.pipeline.oracle.report import Finding, Report, Verdict, merge
+from isotone.pipeline.oracle.witness import Witness
+from isotone.pipeline.plan import ROWS_PER_SOURCE, Plan, make_plan
+from isotone.pipeline.residue import as_whole, complete, fetch, rows_about
 from isotone.pipeline.session import open_session, spark_errors
+from isotone.pipeline.stage import Stage, Unit, payload, read
+from isotone.pipeline.visits import Run, put_together
+from isotone.pipeline.whole import decide_whole
 from isotone.trace.reader import Quarantined
 
 SCANNED: Final = ("integrity", "duplication", "fifo", "total_global", "position")
-"""The checks that the scan knows."""
+"""The checks that the pieces of a run without faults decide, and the benchmark measures."""
 RESIDUE_MAX: Final = 500_000
-CONFIRMED_MAX: Final = 10_000
+SMALL_ROWS: Final = 20_000
+BATCH_ROWS: Final = 100_000
 BLOCK_BITS: Final = 12
 BLOCKS_TARGET: Final = 65_536
 _LACKS: Final = {
     "integrity": ("deliver", "send"),
-    "duplication": ("deliver",),
-    "fifo": ("deliver",),
-    "total_global": ("deliver",),
+    "causal": ("deliver", "send"),
+    "semantic_causal": ("deliver", "send"),
     "position": ("deliver", "deliver.position"),
 }
-_BLOCK_SCHEMA: Final = (
-    "run string, origin string, number long, process string, sent boolean, digest long, "
-    "epoch long, proposer string, p0 long, p1 long, p2 long, p3 long"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """What one call of a kernel reads; with `only`, the rows of one run and process."""
-
-    sources: tuple[Source, ...]
-    only: tuple[str, str] | None = None
+_FRAME_COLUMNS: Final = ("members", "time")
+_ALSO: Final = {"uniform": ("level",), "resilience": ("level", "k", "detail")}
+_Found = dict[str, dict[str, list[Finding]]]
+"""Findings by run and check."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """A report, and what was set apart (counted in full, the first ones named)."""
+    """A report, what was set apart (counted in full, the first ones named), and the verdicts of each run."""
 
     report: Report
     quarantined: list[Quarantined]
+    runs: dict[str, dict[str, Verdict]] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict)
+    """Counts of what was loaded: files, rows, runs, processes, quarantined rows and their reasons."""
 
 
 def verify(
     paths: Sequence[str],
     checks: Sequence[str] | None = None,
     *,
-    master: str = "local[*]",
+    master: str | None = None,
     session: Any = None,
     strict: bool = False,
+    conflicts: Conflicts | None = None,
+    expected: Expectation | None = None,
     rows_per_source: int = ROWS_PER_SOURCE,
     residue_max: int = RESIDUE_MAX,
+    small_rows: int = SMALL_ROWS,
 ) -> Outcome:
-    """Check the traces at these paths. `checks` are of `SCANNED`; by default those that the protocols promise."""
+    """Check the traces at these paths, by default with the checks that their protocols promise.
+
+    A run of at most `small_rows` rows is judged by the oracle inside a task; of a larger one at most `residue_max` rows come
+    to the driver.
+    """
     for name in checks or ():
-        if name not in SCANNED:
-            raise unknown("check", name, SCANNED)
+        if name not in CHECKS:
+            raise unknown("check", name, CHECKS)
     plan = make_plan([str(path) for path in paths], rows_per_source=rows_per_source)
     spark = session if session is not None else open_session(master)
+    given = expected or Expectation()
+    law = Law(
+        None if checks is None else list(dict.fromkeys(checks)),
+        given if conflicts is None else replace(given, conflicts=conflicts),
+    )
     with spark_errors(spark):
-        return _Scan(spark, plan, residue_max, strict).run(checks)
+        return _Scan(Stage(spark, plan.sources), plan, law, residue_max, small_rows).run(strict)
 
 
 class _Scan:
-    def __init__(self, spark: Any, plan: Plan, residue_max: int, strict: bool) -> None:
-        self._spark = spark
-        self._strict = strict
+    def __init__(self, stage: Stage, plan: Plan, law: Law, residue_max: int, small_rows: int) -> None:
+        self._stage = stage
+        self._law = law
         self._residue_max = residue_max
-        self._units = [Unit((source,)) for source in plan.sources]
+        self._small_rows = small_rows
+        self._files = len({source.path for source in plan.sources} | {bad.file for bad in plan.quarantined})
         self._named = list(plan.quarantined)
         self._rejected = len(plan.quarantined)
         self._salt = Salt(os.urandom(32))
         self._shift = max(BLOCK_BITS, (plan.rows // BLOCKS_TARGET).bit_length())
+        names = law.names if law.names is not None else CHECKS
+        self._framed = any(name in FRAME_ONLY or name in BY_MESSAGE for name in names)
+        self._labelled = "switching" in names
+        relation = law.expectation.relation
+        self._described = relation.by != "everything" and any(name.startswith("semantic") for name in names)
+        also = [column for name in names for column in _ALSO.get(name, ())]
+        also += [*(_FRAME_COLUMNS if self._framed else ()), *(semantic.COLUMNS if self._described else ())]
+        self._also = tuple(dict.fromkeys(also))
 
-    def run(self, checks: Sequence[str] | None) -> Outcome:
-        pieces = self._pieces(range(len(self._units)), with_load=True)
+    def run(self, strict: bool) -> Outcome:
+        pieces, parts = self._condense(range(len(self._stage.units)), with_load=True)
         torn = overlapping(pieces)
         if torn:
-            pieces = self._repair(pieces, torn)
+            pieces, parts = self._repair(pieces, parts, torn)
         for piece in pieces:
             self._reject(piece.repeated)
-        if self._strict and self._rejected:
+        if strict and self._rejected:
             first = self._named[0]
             raise TraceFormatError(f"{self._rejected} malformed rows, the first in {first.file}:{first.line}: {first.reason}")
-        states = combine(pieces, self._shift)
+        sizes: Counter[str] = Counter()
+        for piece in pieces:
+            sizes[piece.run] += piece.rows
+        small = {run for run, rows in sizes.items() if rows <= self._small_rows}
+        states = combine((piece for piece in pieces if piece.run not in small), self._shift)
+        runs = put_together((part for part in parts if part.run not in small), self._salt)
         self._confirm(states)
-        exact = self._exact(states)
-        findings: dict[str, list[tuple[str, Finding]]] = {}
+        judged = self._judge(pieces, small, sizes, states, runs)
+        exact = self._exact(states, runs)
+        whole = self._whole(states, runs)
+        found: _Found = {run: {} for run in sizes}
+        for run, name, finding in judged:
+            found[run].setdefault(name, []).append(finding)
         for state in states:
-            chosen = [name for name in default_checks(state.protocols) if name in SCANNED] if checks is None else checks
-            for name in dict.fromkeys(chosen):
-                findings.setdefault(name, []).append((state.run, _finding(name, state, exact.get(state.run))))
-        report = Report(sum(state.rows for state in states), self._rejected, by_name=checks is not None)
-        names = [name for name in CHECKS if name in findings] if checks is None else list(dict.fromkeys(checks))
-        report.checks = [merge(name, findings.get(name, [])) for name in names]
-        return Outcome(report, self._named)
+            for name in self._law.chosen(state.protocols):
+                some = [*found[state.run].get(name, ()), *filter(None, [whole.get((state.run, name))])]
+                found[state.run][name] = [self._finding(name, state, runs.get(state.run), some, exact.get(state.run))]
+        return self._outcome(found, sizes, len({(piece.run, piece.process) for piece in pieces}))
+
+    def _outcome(self, found: _Found, sizes: Mapping[str, int], processes: int) -> Outcome:
+        law = self._law
+        report = Report(sum(sizes.values()), self._rejected, by_name=law.names is not None)
+        per_check: dict[str, list[tuple[str, Finding]]] = {}
+        for run, findings in sorted(found.items()):
+            for name, [finding] in findings.items():
+                per_check.setdefault(name, []).append((run, finding))
+        names = [name for name in CHECKS if name in per_check] if law.names is None else law.names
+        report.checks = [merge(name, per_check.get(name, [])) for name in names]
+        verdicts: dict[str, dict[str, Verdict]] = {
+            run: {name: finding.verdict for name, [finding] in findings.items()} for run, findings in sorted(found.items())
+        }
+        summary = {
+            "files": self._files,
+            "rows": report.events,
+            "runs": len(found),
+            "processes": processes,
+            "quarantined": self._rejected,
+            "reasons": dict(Counter(bad.reason.partition(":")[0] for bad in self._named)),
+        }
+        return Outcome(report, self._named, verdicts, summary)
 
     def _reject(self, rejects: Rejects) -> None:
         self._rejected += rejects.count
         self._named.extend(rejects.named)
 
-    def _map(self, units: Sequence[int], work: Callable[[int, Unit], Any], schema: str) -> Any:
-        """A frame of what `work` yields (Arrow batches) for the units, largest first over few tasks."""
-        wide = 2 * int(self._spark.sparkContext.defaultParallelism)
-        every = self._units
-        ordered = sorted(units, key=lambda unit: -sum(source.rows for source in every[unit].sources))
-        shares = [[(unit, every[unit]) for unit in ordered[task :: max(1, wide)]] for task in range(min(wide, len(ordered)))]
-
-        def task(batches: Iterator[Any]) -> Iterator[Any]:
-            for batch in batches:
-                for index in batch.column(0).to_pylist():
-                    for number, unit in shares[index]:
-                        yield from work(number, unit)
-
-        return self._spark.range(0, len(shares), 1, max(1, len(shares))).mapInArrow(task, schema)
-
-    def _pieces(self, units: Sequence[int], *, with_load: bool) -> list[Piece]:
-        salt, shift = self._salt, self._shift
+    def _condense(self, units: Sequence[int], *, with_load: bool) -> tuple[list[Piece], list[Span]]:
+        salt, shift, framed, also, labelled = self._salt, self._shift, self._framed, self._also, self._labelled
+        described = self._described
 
         def work(number: int, unit: Unit) -> Iterator[Any]:
             rejects = Rejects()
-            rows = _read(unit, rejects)
-            yield _payload(pickle.dumps((summarise(rows, number, shift, salt), rejects)))
+            rows = read(unit, rejects, also=also)
+            parts = spans(rows, number, shift, salt, labelled=labelled) if framed else []
+            words = semantic.described(rows) if described else set()
+            yield payload(pickle.dumps((summarise(rows, number, shift, salt), parts, rejects, words)))
 
         pieces: list[Piece] = []
-        for row in self._map(units, work, "payload binary").collect() if units else ():
-            found, rejects = pickle.loads(row.payload)
-            pieces.extend(found)
+        parts: list[Span] = []
+        for row in self._stage.map(units, work, "payload binary").collect() if units else ():
+            some, others, rejects, words = pickle.loads(row.payload)
+            for type_, items in sorted(words, key=str):
+                self._law.expectation.relation.validate(type_, items)
+            pieces.extend(some)
+            parts.extend(others)
             if with_load:
                 self._reject(rejects)
-        return pieces
+        return pieces, parts
 
-    def _repair(self, pieces: list[Piece], torn: set[tuple[str, str]]) -> list[Piece]:
+    def _repair(self, pieces: list[Piece], parts: list[Span], torn: set[tuple[str, str]]) -> tuple[list[Piece], list[Span]]:
         """Read processes whose pieces overlap once more, each as a whole."""
-        first = len(self._units)
+        every = self._stage.units
+        first = len(every)
         for name in sorted(torn):
-            units = dict.fromkeys(piece.unit for piece in pieces if (piece.run, piece.process) == name)
-            self._units.append(Unit(tuple(source for unit in units for source in self._units[unit].sources), name))
+            units = sorted({piece.unit for piece in pieces if (piece.run, piece.process) == name})
+            every.append(Unit(tuple(source for unit in units for source in every[unit].sources), name))
+        more, others = self._condense(range(first, len(every)), with_load=False)
         kept = [piece for piece in pieces if (piece.run, piece.process) not in torn]
-        return kept + self._pieces(range(first, len(self._units)), with_load=False)
+        return kept + more, [part for part in parts if (part.run, part.process) not in torn] + others
 
     def _confirm(self, states: list[RunState]) -> None:
-        """Compare the messages of suspect blocks exactly."""
-        suspects = {state.run: state.suspects for state in states if state.suspects}
-        if not suspects:
-            return
-        shift = self._shift
+        """Confirm blocks where that helps some chosen check."""
+        chosen = {state.run: set(self._law.chosen(state.protocols)) & set(ORDER_CHECKS) for state in states}
+        confirm(self._stage, [state for state in states if chosen[state.run] - state.undecided.keys()], self._shift)
 
-        def work(_: int, unit: Unit) -> Iterator[Any]:
-            return iter(in_blocks(_read(unit, Rejects()), suspects, shift).to_batches())
-
-        sets = {run: {origin: set(blocks) for origin, blocks in origins.items()} for run, origins in suspects.items()}
-        units = {piece.unit for state in states for piece in state.each() if _touches(piece, sets.get(state.run, {}))}
-        frame = self._map(sorted(units), work, _BLOCK_SCHEMA)
-        found = _remarkable(frame).limit(CONFIRMED_MAX + 1).collect()
+    def _judge(
+        self, pieces: list[Piece], small: set[str], sizes: Mapping[str, int], states: list[RunState], runs: dict[str, Run]
+    ) -> list[tuple[str, str, Finding]]:
+        """Let the oracle judge small runs and suspect messages inside tasks."""
+        choices: dict[str, Choice] = {}
+        case, filled = 0, 0
+        for name in sorted(small):
+            if filled and filled + sizes[name] > BATCH_ROWS:
+                case, filled = case + 1, 0
+            filled += sizes[name]
+            choices[name] = Choice(whole=case)
+        backgrounds: dict[str, Background] = {}
+        case += 1
         for state in states:
-            mine = [_confirmed(row) for row in found if row.run == state.run]
-            if len(found) > CONFIRMED_MAX:
-                state.need_whole(f"more than {CONFIRMED_MAX} messages are remarkable", ("integrity", "position", "total_global"))
-            take_confirmed(state, sorted(mine, key=lambda message: (message.origin, message.number)))
+            run = runs.get(state.run)
+            if run is None:
+                continue
+            chosen = self._law.chosen(state.protocols)
+            if "switching" in chosen and run.mixed():
+                state.need_whole("instances of orderers are mixed", ["switching"])
+            doubts = suspects(run, (name for name in chosen if name in BY_MESSAGE), state.back)
+            if doubts.checks:
+                ground = self._background(state, run)
+                backgrounds[state.run] = Background(sorted(doubts.checks), run.frame, ground.kinds, ground.columns)
+                choices[state.run] = split(run, doubts, len(state.pieces), case)
+                case = max(cases_of(choices[state.run])) + 1
+        if not choices:
+            return []
+        law = self._law
 
-    def _exact(self, states: list[RunState]) -> dict[str, History]:
+        def work(number: int, unit: Unit) -> Iterator[Any]:
+            for one, content in parcels(read(unit, Rejects(), every_column=True), choices):
+                yield payload(content, case=one, unit=number)
+
+        def settle(table: Any) -> Any:
+            import pyarrow as pa
+
+            packs = sorted(zip(table.column("unit").to_pylist(), table.column("payload").to_pylist(), strict=True))
+            findings = judge((row for _, pack in packs for row in opened(pack)), law, backgrounds)
+            return pa.table({"payload": pa.array([pickle.dumps(findings)], type=pa.binary())})
+
+        units = {piece.unit for piece in pieces if piece.run in choices and _may_hold(piece, choices[piece.run])}
+        packs = self._stage.map(units, work, "case long, unit long, payload binary")
+        done = packs.groupBy("case").applyInArrow(settle, "payload binary").collect()
+        return [found for row in done for found in pickle.loads(row.payload)]
+
+    def _background(self, state: RunState, run: Run) -> Background:
+        columns = {found for found in run.columns if found[0] == "deliver"}
+        if any(entry.view is not None for entries in run.sent.values() for entry in entries):
+            columns.add(("send", "view_epoch"))
+        return Background([], run.frame, state.kinds, columns)
+
+    def _exact(self, states: list[RunState], runs: dict[str, Run]) -> dict[str, History]:
         """The histories that the oracle judges: whole runs where nothing less decides, else the suspect rows."""
         room = self._residue_max
         for state in states:
+            state.keep(self._law.chosen(state.protocols))
             if state.undecided and state.rows <= room:
                 room -= state.rows
-                state.undecided.clear()
                 state.wanted = Wanted(everything=True)
         wanted = {state.run: state.wanted for state in states if state.wanted}
         if not wanted:
             return {}
-        rows = self._rows(states, wanted)
+        rows = fetch(self._stage, states, wanted, self._residue_max)
         if len(rows) > self._residue_max:
             for state in states:
-                if state.wanted:
-                    reason = f"more than {self._residue_max} rows are suspect"
-                    state.need_whole(reason, SCANNED)
+                chosen = self._law.chosen(state.protocols)
+                state.need_whole(f"more than {self._residue_max} rows are suspect", [c for c in state.concerned if c in chosen])
             return {}
-        sends: dict[str, Wanted] = {}
         for state in states:
-            if not state.wanted or state.wanted.everything:
-                continue
-            about: dict[str, set[int]] = {}
-            for row in rows:
-                if (row.get("run") or "") == state.run and "origin" in row:
-                    about.setdefault(row["origin"], set()).add(row["number"])
-            for process, chain in state.pieces.items():  # how far an origin's sends go decides what counts as cut off
-                about.setdefault(process, set()).update([piece.sent[1] for piece in chain if piece.sent][-1:])
-            sends[state.run] = Wanted(sends={origin: sorted(numbers) for origin, numbers in about.items()})
-        if sends:
-            rows.extend(self._rows(states, sends))
-        rows = _once(rows) + [row for state in states if state.run in sends for row in _frame_of(state)]
+            if state.wanted.everything:
+                state.undecided.clear()
+        rows = complete(self._stage, states, runs, rows)
         return {history.run: history for history in index_runs(rows)}
 
-    def _rows(self, states: list[RunState], wanted: Mapping[str, Wanted]) -> list[dict[str, Any]]:
-        def work(_: int, unit: Unit) -> Iterator[Any]:
-            picked = pick(_read(unit, Rejects(), every_column=True), wanted)
-            for start in range(0, len(picked), 1_000):
-                yield _payload(msgspec.json.encode(picked[start : start + 1_000]))
+    def _whole(self, states: list[RunState], runs: dict[str, Run]) -> dict[tuple[str, str], Finding]:
+        """Decide what is still open by one task per run; the oracle judges the messages that it finds, by run and check."""
+        open_ = [state for state in states if state.undecided]
+        found: dict[tuple[str, str], list[Message]] = {}
+        for state, decided in decide_whole(self._stage, open_, runs, self._law.expectation.relation) if open_ else ():
+            state.wanted = Wanted()
+            for name, messages in decided.items():
+                del state.undecided[name]
+                found[state.run, name] = messages
+                for origin, number in messages:
+                    state.want_message(origin, number)
+        judged = {key: Finding() for key, messages in found.items() if not messages}
+        wanted = {state.run: state.wanted for state in open_ if state.wanted}
+        rows = complete(self._stage, open_, runs, fetch(self._stage, open_, wanted)) if wanted else []
+        for (run, name), messages in found.items():
+            if messages:
+                [history] = index_runs(rows_about(rows, run, set(messages), every_send=name == "integrity"))
+                state = next(state for state in open_ if state.run == run)
+                judged[run, name] = self._law.decide(name, as_whole(history, state))
+        return judged
 
-        units = {piece.unit for state in states for piece in state.each() if _concerns(piece, wanted.get(state.run))}
-        if not units:
-            return []
-        frame = self._map(sorted(units), work, "payload binary")
-        packs = frame.limit(self._residue_max // 1_000 + len(units) + 1).collect()
-        return [row for pack in packs for row in msgspec.json.decode(pack.payload)]
+    def _finding(self, name: str, state: RunState, run: Run | None, found: list[Finding], exact: History | None) -> Finding:
+        """The finding about one check: `found` are those of cases, and of the run as a whole."""
+        if run is not None and (name in FRAME_ONLY or name in BY_MESSAGE):
+            bare = self._law.decide(name, skeleton(run, self._background(state, run)))
+            if name in FRAME_ONLY or bare.missing is not None:
+                return bare
+            if exact is not None and state.wanted.everything:
+                found.append(self._law.decide(name, exact))
+            worst = _worst([bare, *found])
+            if worst.violations or worst.missing is not None:
+                return worst
+            if name not in state.undecided:
+                return Finding(note=worst.note or _note(state))
+        missing = _missing(name, state)
+        if missing is not None:
+            return Finding(missing=missing)
+        if exact is not None and not found:
+            found.append(self._law.decide(name, as_whole(exact, state)))
+        worst = _worst(found or [Finding()])
+        if worst.violations or worst.missing is not None or worst.note is not None:
+            return worst
+        if name in state.undecided:
+            reason = state.undecided[name]
+            return Finding(witness=Witness(f"undecided: {reason}, and the run is too long for the exact check"), missing=reason)
+        exactly = found or name in NUMBER_CHECKS or state.wanted.everything
+        return Finding(note=None if exactly else _note(state))
 
 
-def _read(unit: Unit, rejects: Rejects, *, every_column: bool = False) -> Any:
-    rows = load(unit.sources, rejects, every_column=every_column)
-    if unit.only is None or not len(rows):
-        return rows
-    run, process = unit.only
-    mine = rows.codes["process"] == rows.code("process", process)
-    here = rows.codes["run"] == rows.code("run", run)
-    return rows.take(mine & (here | (rows.codes["run"] == -1) if run == "" else here))
+def _worst(findings: Sequence[Finding]) -> Finding:
+    """All findings about one check together: the smallest witness, the violations of all."""
+    bad = [finding for finding in findings if finding.violations]
+    if bad:
+        best = min(bad, key=lambda finding: finding.witness.size if finding.witness is not None else 0)
+        return Finding(sum(finding.violations for finding in bad), best.witness, None, best.note)
+    open_ = [finding for finding in findings if finding.missing is not None]
+    noted = [finding for finding in findings if finding.note is not None]
+    return (open_ or noted or list(findings))[0]
 
 
-def _payload(content: bytes) -> Any:
-    import pyarrow as pa
-
-    return pa.record_batch([pa.array([content], type=pa.binary())], names=["payload"])
+def _note(state: RunState) -> str:
+    return f"rests on fingerprints of {state.blocks} blocks; error at most {state.blocks} × 2⁻⁶⁴"
 
 
-def _touches(piece: Piece, suspects: Mapping[str, set[int]]) -> bool:
-    return any(block.block in suspects.get(block.origin, ()) for block in (*piece.blocks, *piece.sent_blocks))
-
-
-def _concerns(piece: Piece, wish: Wanted | None) -> bool:
-    """Whether wanted rows may be in the unit of the piece."""
-    if wish is None or wish.everything:
-        return wish is not None
-    low, high = piece.key_low, piece.key_high
-    if low is not None and high is not None and any(low <= island[1] and island[0] <= high for island in wish.islands):
+def _may_hold(piece: Piece, choice: Choice) -> bool:
+    """Whether rows of a case may be in the unit of the piece."""
+    if choice.whole is not None or piece.returned_count or "receive" in piece.kinds:
         return True
-    for (process, origin), intervals in wish.numbers.items():
-        near = piece.delivered.get(origin) if process == piece.process else None
-        if near is not None and any(near.low <= last and first <= near.high for first, last in intervals):
+    for origin in choice.origins:
+        ranges = [*choice.ranges.get(origin, ()), *choice.extra.get(origin, ())]
+        spans_ = [(piece.delivered[origin].low, piece.delivered[origin].high)] if origin in piece.delivered else []
+        if origin == piece.process and piece.sent is not None:
+            spans_.append(piece.sent)
+        if any(low <= last and first <= high for low, high, _ in ranges for first, last in spans_):
             return True
-    for origin, numbers in wish.messages.items():
-        spans = piece.delivered.get(origin)
-        if spans is not None and any(spans.low <= number <= spans.high for number in numbers):
-            return True
-    mine = {*wish.messages.get(piece.process, ()), *wish.sends.get(piece.process, ())}
-    if piece.sent is not None and any(piece.sent[0] <= number <= piece.sent[1] for number in mine):
-        return True
-    return piece.returned_count > 0 and bool(wish.messages)
-
-
-def _remarkable(frame: Any) -> Any:
-    """Messages with unequal digests or keys, without a send, not delivered by their origin, or sharing a key."""
-    from pyspark.sql import functions as F
-
-    key = F.struct("epoch", "proposer", "p0", "p1", "p2", "p3")
-    deliver = ~F.col("sent")
-    digest = F.when(deliver, F.col("digest"))
-    per_message = frame.groupBy("run", "origin", "number").agg(
-        F.max(F.col("sent") & (F.col("process") == F.col("origin"))).alias("sent"),
-        F.max(deliver).alias("delivered"),
-        F.max(deliver & (F.col("process") == F.col("origin"))).alias("own"),
-        F.min(digest).alias("digest_low"),
-        F.max(digest).alias("digest_high"),
-        F.min(F.when(F.col("sent"), F.col("digest"))).alias("digest_sent"),
-        F.min(F.when(deliver, key)).alias("low"),
-        F.max(F.when(deliver, key)).alias("high"),
-    )
-    differs = F.coalesce(F.col("digest_low") != F.col("digest_sent"), F.lit(False)) | F.coalesce(
-        F.col("digest_high") != F.col("digest_sent"), F.lit(False)
-    )
-    judged = per_message.where("delivered").withColumn("unequal", differs | ~F.col("sent"))
-    twice = judged.where(F.col("low.p0") != F.lit(NOTHING)).groupBy("run", "low").agg(F.count("*").alias("n"))
-    shared = twice.where("n > 1").select("run", "low", F.lit(True).alias("shared"))
-    marked = judged.join(shared, ["run", "low"], "left").withColumn("shared", F.coalesce("shared", F.lit(False)))
-    own = judged.where("own").select("run", "origin", F.col("number").alias("after"), F.col("low").alias("key"))
-    orphans = judged.where("sent and not own").select("run", "origin", "number").join(own, ["run", "origin"])
-    next_own = F.min(F.when(F.col("after") > F.col("number"), F.col("key"))).alias("later")
-    bounds = orphans.groupBy("run", "origin", "number").agg(next_own)
-    marked = marked.join(bounds, ["run", "origin", "number"], "left")
-    return marked.where(F.col("unequal") | F.col("shared") | ~F.col("own") | (F.col("low") != F.col("high")))
-
-
-def _confirmed(row: Any) -> Confirmed:
-    later = None if row.later is None else _key(row.later)
-    return Confirmed(row.origin, row.number, row.sent, row.own, row.unequal, row.shared, _key(row.low), _key(row.high), later)
-
-
-def _key(key: Any) -> Key:
-    return key.epoch, key.proposer, tuple(part for part in (key.p0, key.p1, key.p2, key.p3) if part != NOTHING)
-
-
-def _once(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each row once, by run, process and step."""
-    return list({(row.get("run") or "", row["process"], row["step"]): row for row in rows}.values())
-
-
-def _frame_of(state: RunState) -> Iterator[dict[str, Any]]:
-    """Rows that say which processes there are and how their traces end; they stand before and after all others."""
-    for process, chain in state.pieces.items():
-        row: dict[str, Any] = {"process": process, "step": chain[0].first_step - 1, "kind": "start"}
-        if state.run:
-            row["run"] = state.run
-        yield row
-        if chain[-1].last_kind in ("stop", "crash"):
-            yield {**row, "step": chain[-1].last_step, "kind": chain[-1].last_kind}
+    return False
 
 
 def _missing(name: str, state: RunState) -> str | None:
-    for need in _LACKS[name]:
+    for need in _LACKS.get(name, ("deliver",)):
         kind, _, column = need.partition(".")
         if kind not in state.kinds:
             return f"{kind} rows"
         if column and not state.placed:
             return f"column {column} on {kind} rows"
     return None
-
-
-def _finding(name: str, state: RunState, exact: History | None) -> Finding:
-    missing = _missing(name, state)
-    if missing is not None:
-        return Finding(missing=missing)
-    if exact is not None and exact.lacks(*_LACKS[name]) is None:
-        found = CHECKS[name](exact, Expectation())
-        if found.violations or found.missing or found.note:
-            return found
-    if name in state.undecided:
-        reason = state.undecided[name]
-        return Finding(witness=f"undecided: {reason}, and the run is too long for the exact check", missing=reason)
-    note = None
-    if name in ("integrity", "total_global", "position") and not state.wanted.everything:
-        note = f"rests on fingerprints of {state.blocks} blocks; error at most {state.blocks} × 2⁻⁶⁴"
-    return Finding(note=note)

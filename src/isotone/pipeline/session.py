@@ -1,7 +1,9 @@
-"""One Spark session: found or started, quiet, with errors of one line.
+"""One Spark session: found or started, quiet, with errors of one line; executors elsewhere get the package.
 
-Everything the JVM says goes to a log file, which an error names. Only the start of a session touches the process's
-environment: `PYSPARK_PYTHON` is this interpreter, unless the user set it, so that workers find the same packages.
+The master is the caller's, else what `spark-submit`, `MASTER` or Spark's own configuration name, else `local[*]`, which is
+Spark's default. Settings of ours are defaults: they yield to what the user configured. Everything the JVM says goes to a
+log file, which an error names; a JVM that `spark-submit` started keeps its own log and is told to be silent. Only the
+start of a session touches the process's environment: `PYSPARK_PYTHON` is this interpreter, unless the user set it.
 
 Invariant: what fails raises `ConfigError` with one line; nothing of a Java stack trace reaches the terminal.
 """
@@ -20,17 +22,25 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from isotone.model.errors import ConfigError
+from isotone.pipeline.ship import WHEELS, ship
 
 JAVA_MIN: Final = 17
 REACH_SECONDS: Final = 5.0
-_SETTINGS: Final = {
+_AT_START: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # kernels work on arrays of some MiB: memory that goes back to the system after each costs more than the arithmetic
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(1 << 25),
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(1 << 28),
+}
+"""For a JVM of our own; one that `spark-submit` started is configured already."""
+_DEFAULTS: Final = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.session.timeZone": "UTC",
-    "spark.python.worker.reuse": "true",
 }
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""In the environment of a program that `spark-submit` runs."""
 
 
 def find_java(environment: Mapping[str, str] | None = None) -> tuple[str, int]:
@@ -58,60 +68,100 @@ def find_java(environment: Mapping[str, str] | None = None) -> tuple[str, int]:
     return java, version
 
 
-def open_session(master: str = "local[*]", *, settings: Mapping[str, str] | None = None) -> Any:
-    """The running session if there is one, else a new one at `master`."""
+def open_session(master: str | None = None, *, settings: Mapping[str, str] | None = None) -> Any:
+    """The running session if there is one, else a new one: at `master`, or where the environment says."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
         raise ConfigError("the pipeline needs Spark: pip install 'isotone[spark]'") from None
     running = SparkSession.getActiveSession()
     if running is not None:
+        ship(running)
         return running
-    find_java()
-    _reach(master)
-    handle, log = tempfile.mkstemp(prefix="isotone-spark-", suffix=".log")
+    submitted = _SUBMITTED in os.environ
+    if not submitted:
+        find_java()
+    named = master or os.environ.get("MASTER")
+    if named:
+        _reach(named)
+    log = _new_log()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
-    builder = SparkSession.builder.master(master).appName("isotone")
-    for name, value in {**_SETTINGS, **(settings or {})}.items():
+    builder = SparkSession.builder.appName("isotone")
+    if master:
+        builder = builder.master(master)
+    for name, value in {**({} if submitted else _AT_START), **(settings or {})}.items():
         builder = builder.config(name, value)
     try:
-        with _standard_error_to(handle):
+        with _standard_error_to(log):
             session = builder.getOrCreate()
+            session.sparkContext.setLogLevel("OFF" if submitted else "ERROR")
+            configured = session.sparkContext.getConf()
+            for name, value in _DEFAULTS.items():
+                if not configured.contains(name):
+                    session.conf.set(name, value)
+            session.conf.set("isotone.log", log)
+            ship(session)
     except Exception as error:  # py4j, pyspark and OS errors have no common base
-        raise ConfigError(f"Spark does not start at {master}: {_short(error)}; its log is {log}") from None
-    finally:
-        os.close(handle)
-    session.sparkContext.setLogLevel("ERROR")
-    session.conf.set("isotone.log", log)
+        _note(log, error)
+        raise ConfigError(
+            f"Spark does not start at {named or 'the configured master'}: {_short(error)}; its log is {log}"
+        ) from None
     return session
 
 
 @contextmanager
 def spark_errors(session: Any) -> Iterator[None]:
     """What fails inside Spark becomes one line that names the log file; our own errors pass."""
-    from pyspark.errors import PySparkException
-
     try:
         yield
-    except PySparkException as error:
-        log = Path(session.conf.get("isotone.log", "") or _error_log())
-        with log.open("a", encoding="utf-8") as file:
-            file.write(f"{error}\n")
+    except spark_failures() as error:
+        try:
+            log = session.conf.get("isotone.log", "") or _new_log()
+        except Exception:  # the JVM is gone
+            log = _new_log()
+        _note(log, error)
         raise ConfigError(f"the Spark job failed: {_short(error)}; the log is {log}") from None
 
 
-def _error_log() -> str:
+def spark_failures() -> tuple[type[Exception], ...]:
+    """The exceptions that a failed job raises at the driver: PySpark does not translate all of Java's."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return PySparkException, Py4JError
+
+
+def _new_log() -> str:
     handle, name = tempfile.mkstemp(prefix="isotone-spark-", suffix=".log")
     os.close(handle)
     return name
 
 
+def _note(log: str, error: Exception) -> None:
+    with open(log, "a", encoding="utf-8") as file:
+        file.write(f"{error}\n")
+
+
 def _short(error: Exception) -> str:
-    """The line that says most: the last of a Python traceback inside, else the first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """The line that says most: what is wrong with the executors' Python, the last of a traceback inside, else the first."""
+    text = str(error)
+    missing = re.search(r'Cannot run program "([^"]+)"', text)
+    if missing is not None:
+        return f"the executors cannot run {missing.group(1)}: set PYSPARK_PYTHON to a Python that they have (docs/cluster.md)"
+    lacking = re.search(r"No module named '(\w+)", text) or re.search(r"(?:Pandas|PyArrow) >= \S+ must be installed", text)
+    if lacking is not None:
+        name = lacking.group(1) if lacking.re.groups else lacking.group(0).split()[0].lower()
+        if name in WHEELS or name == "isotone":
+            wheels = ", ".join(WHEELS)
+            return f"the Python of the executors has no {name}: install {wheels} there, or ship an environment (docs/cluster.md)"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     inner = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Invalid)\b.*: ", line) and "org.apache" not in line]
-    return (inner[-1] if inner else lines[0] if lines else type(error).__name__)[:300]
+    if inner or not lines:
+        return (inner[-1] if inner else type(error).__name__)[:300]
+    said = lines[1] if lines[0].startswith("An error occurred while calling") and len(lines) > 1 else lines[0]
+    said = re.sub(r"^.*most recent failure: [^(]*\(TID \d+\) \([^)]*\): ", "", said)
+    return re.sub(r"^[:\s]*(?:(?:[\w$]+\.)+[\w$]+: )?", "", said)[:300]
 
 
 def _reach(master: str) -> None:
@@ -137,11 +187,13 @@ def _reach(master: str) -> None:
 
 
 @contextmanager
-def _standard_error_to(handle: int) -> Iterator[None]:
+def _standard_error_to(log: str) -> Iterator[None]:
     """The JVM inherits this standard error for life; ours comes back."""
     sys.stderr.flush()
     kept = os.dup(2)
+    handle = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(handle, 2)
+    os.close(handle)
     try:
         yield
     finally:

@@ -100,7 +100,8 @@ class Endpoint:
         """A packet came from `peer`. One that breaks its stream in the view, which cannot go on then, is left out of the next."""
         if self.closed and self.membership.rounds.farewell is None:
             return
-        self._awake(now)
+        if self.detector.late(now):
+            self._awake(now)
         self.detector.hear(peer, now)
         session = packet.epoch
         if session:

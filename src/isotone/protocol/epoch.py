@@ -163,10 +163,15 @@ class Epoch:
             self.alarm = link.ack_at
         if not records:
             return
-        if len(records) == 1 and type(records[0]) is Cast and not self.frozen:
-            self._store(rank, records[0])
-            self._accept(rank, records, now)  # type: ignore[arg-type]
-            return
+        if len(records) == 1 and not self.frozen:
+            record = records[0]
+            if type(record) is Cast:
+                self._store(rank, record)
+                self._accept(rank, [record], now)
+                return
+            if type(record) is Direct:
+                self.orderer.direct(rank, record, now)
+                return
         self._receive_run(rank, records, now)
 
     def _receive_run(self, rank: int, records: Sequence[Sequenced], now: int) -> None:
@@ -306,19 +311,20 @@ class Epoch:
             link = self.links[rank]
             if link is None:
                 continue
-            if link.connected_again or (link.resend_at is not None and now >= link.resend_at):
+            resend_at = link.resend_at
+            if link.connected_again or (resend_at is not None and now >= resend_at):
                 again = link.retransmit(now)
                 if again is not None:
                     self.counters["retransmissions"] = self.counters.get("retransmissions", 0) + len(again[1])
                     if now - self.began < 1_000_000_000 and self.view.id.epoch > 1:
                         self.note("retransmissions_first_second_of_view")
                     result.append((rank, again[0], link.acknowledge(now), again[1]))
-            if link.pending() or (link.ack_at is not None and now >= link.ack_at):
-                ack = link.acknowledge(now)
-                first, records = link.take(now)
-                result.append((rank, first, ack, records))
-            if link.resend_at is not None and link.resend_at < self.alarm:
-                self.alarm = link.resend_at
+            packet = link.next_packet(now)
+            if packet is not None:
+                result.append((rank, *packet))
+            resend_at = link.resend_at
+            if resend_at is not None and resend_at < self.alarm:
+                self.alarm = resend_at
         self.dirty.clear()
         return result
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from isotone.report.charts import MARK_WORDS
 from isotone.report.cutout import CutOut
+from isotone.report.figures import MARK_WORDS
 from isotone.report.markup import Markup, numbers, table, tag
 from isotone.report.stats import show_moment
 from isotone.report.story import Event, MessageId, Story, show_message, show_view
@@ -12,8 +12,9 @@ TABLE_ROWS_MOST = 400
 SIGNS = "○ send  ● deliver  ┃ installs a view  ❚ freezes its view  ¦ ends it  ? suspects  ✓ trusts again  ✕ crashes  ■ stops"
 
 
-def diagram(story: Story, cut: CutOut, identifier: str) -> tuple[Markup, dict[str, Any]]:
+def diagram(cut: CutOut, identifier: str) -> tuple[Markup, dict[str, Any]]:
     """The figure without its drawing, and what the script draws."""
+    story = cut.story
     boxes = []
     for lane, name in enumerate(story.processes):
         box = tag("input", type="checkbox", checked=True, data_lane=lane)
@@ -39,8 +40,8 @@ def diagram(story: Story, cut: CutOut, identifier: str) -> tuple[Markup, dict[st
     )
     follow = tag("label", "follow ", tag("select", tag("option", "no message", value=""), data_do="follow"))
     count = f"{len(cut.events):,} events"
-    if cut.left_out:
-        count += f"; {cut.left_out:,} further away from the messages in question are left out"
+    if not cut.whole:
+        count += "; further ones are left out"
     figure = tag(
         "figure",
         tag("h4", cut.title),
@@ -51,33 +52,28 @@ def diagram(story: Story, cut: CutOut, identifier: str) -> tuple[Markup, dict[st
         tag("p", SIGNS, class_="legend"),
         tag("p", "No message is followed.", class_="followed", role="status"),
         tag("noscript", tag("p", "The drawing needs the page's own script; its events are in the table below.")),
-        _table(story, cut),
+        _table(cut),
         class_="diagram",
         id=identifier,
     )
-    return figure, diagram_data(story, cut)
+    return figure, diagram_data(cut)
 
 
-def diagram_data(story: Story, cut: CutOut) -> dict[str, Any]:
+def diagram_data(cut: CutOut) -> dict[str, Any]:
     """Lanes, messages, events and happenings, with small keys."""
     numbers_: dict[MessageId, int] = {}
     for event in cut.events:
         if event.message is not None:
             numbers_.setdefault(event.message, len(numbers_))
-    inside = {event.message for event in cut.events if event.kind == "send"}
-    sends: dict[MessageId, Event] = {}
-    for event in story.events:
-        if event.kind == "send" and event.message in numbers_ and event.message not in inside:
-            sends.setdefault(event.message, event)
+    story = cut.story
     lanes = {name: index for index, name in enumerate(story.processes)}
     messages = []
     for message in numbers_:
-        sent = sends.get(message)
         entry: dict[str, Any] = {"id": show_message(message), "lane": lanes.get(message[0], -1)}
         if message in cut.messages:
             entry["named"] = cut.messages.index(message)
-        if sent is not None:
-            entry["sent"] = sent.time
+        if message in cut.sent:
+            entry["sent"] = cut.sent[message]
         messages.append(entry)
     events = []
     for event in cut.events:
@@ -130,8 +126,8 @@ def describe(story: Story, event: Event) -> str:
     return f"{name} {what}"
 
 
-def _table(story: Story, cut: CutOut) -> Markup:
-    rows = [[show_moment(event.time, story.timed), describe(story, event)] for event in cut.events[:TABLE_ROWS_MOST]]
+def _table(cut: CutOut) -> Markup:
+    rows = [[show_moment(event.time, cut.story.timed), describe(cut.story, event)] for event in cut.events[:TABLE_ROWS_MOST]]
     text = "The events as a table"
     if len(cut.events) > TABLE_ROWS_MOST:
         text += f" (the first {TABLE_ROWS_MOST})"

@@ -3,20 +3,18 @@
 Invariant: the page names no address outside itself, and its content policy forbids the browser to load anything.
 """
 
-from collections.abc import Iterable
 from importlib.resources import files
-from pathlib import Path
+from typing import Any
 
 from isotone.pipeline.oracle import CheckResult, Report
 from isotone.report.charts import bands_chart, distribution_charts, latency_chart, latency_table, rate_chart
-from isotone.report.cutout import choose_cutouts
 from isotone.report.diagram import diagram
+from isotone.report.figures import Figures
 from isotone.report.markup import Child, Markup, data_script, join, numbers, table, tag
+from isotone.report.material import Material, RunMaterial
 from isotone.report.stats import show_duration
-from isotone.report.story import RowLike, Story, tell_stories
-
-RUNS_MOST = 8
-"""So many runs are shown; those that a witness is about come first."""
+from isotone.report.tables import metrics_section
+from isotone.report.witness import witness_figure
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; form-action 'none'; base-uri 'none'"
 MARKS = {"ok": "✓", "violated": "✕", "unknown": "?"}
@@ -27,27 +25,17 @@ VERDICT_WORDS = {
 }
 
 
-def write_report(
-    path: Path, rows: Iterable[RowLike], report: Report, title: str = "Isotone report", span: tuple[int, int] | None = None
-) -> None:
-    """Render the page into a file."""
-    path.write_text(render_report(rows, report, title, span), encoding="utf-8")
-
-
-def render_report(
-    rows: Iterable[RowLike], report: Report, title: str = "Isotone report", span: tuple[int, int] | None = None
-) -> str:
-    """The page as text. `span` is a range of a run, in nanoseconds since its start, that a diagram shall show."""
-    stories = tell_stories(rows)
-    witnesses = [check.witness or "" for check in report.checks if check.verdict == "violated"]
-    ranked = sorted(stories, key=lambda story: not any(text.startswith(f"run {story.run}: ") for text in witnesses))
-    shown = ranked[:RUNS_MOST]
-    body: list[Child] = [_headline(title, stories, report), _checks(report)]
+def render_report(material: Material, report: Report, title: str = "Isotone report") -> str:
+    """The page as text."""
+    total = len(material.summary["runs"])
+    body: list[Child] = [_headline(title, material, report), _checks(report, material)]
+    if report.quarantined:
+        body.append(_quarantined(material.summary))
     scripts: list[Markup] = []
-    for place, story in enumerate(shown):
-        body.append(_run(story, report.checks, place, len(stories) > 1, span, scripts))
-    if len(stories) > len(shown):
-        body.append(tag("p", f"{len(stories) - len(shown):,} more runs are in the trace and not shown here.", class_="note"))
+    for place, run in enumerate(material.runs):
+        body.append(_run(run, place, total > 1, scripts))
+    if total > len(material.runs):
+        body.append(tag("p", f"{total - len(material.runs):,} more runs are in the trace and not shown here.", class_="note"))
     body.append(tag("footer", "Written by isotone. This file is whole in itself: it loads nothing."))
     head = tag(
         "head",
@@ -68,23 +56,23 @@ def _resource(name: str) -> Markup:
     return Markup(files("isotone.report").joinpath(name).read_text(encoding="utf-8"))
 
 
-def _headline(title: str, stories: list[Story], report: Report) -> Markup:
-    views = sum(len(story.views()) for story in stories)
-    timed = all(story.timed for story in stories)
-    duration = show_duration(max((story.duration for story in stories), default=0)) if timed else "no clocks"
-    kinds = {kind: sum(story.kinds[kind] for story in stories) for kind in ("send", "deliver")}
+def _headline(title: str, material: Material, report: Report) -> Markup:
+    runs = [run.figures for run in material.runs]
+    summary = material.summary
+    timed = bool(runs) and all(run.timed for run in runs)
+    duration = show_duration(max((run.duration for run in runs), default=0)) if timed else "no clocks"
     facts = [
         ("events", f"{report.events:,}"),
-        ("processes", f"{sum(len(story.processes) for story in stories):,}"),
-        ("views", f"{views:,}"),
-        ("messages sent", f"{kinds['send']:,}"),
-        ("deliveries", f"{kinds['deliver']:,}"),
-        ("duration" if len(stories) == 1 else "longest run", duration),
+        ("processes", f"{sum(len(run.processes) for run in runs):,}"),
+        ("views", f"{sum(len(run.views()) for run in runs):,}"),
+        ("messages sent", f"{summary['kinds'].get('send', 0):,}"),
+        ("deliveries", f"{summary['kinds'].get('deliver', 0):,}"),
+        ("duration" if len(runs) == 1 else "longest run", duration),
     ]
-    if len(stories) > 1:
-        facts.insert(0, ("runs", f"{len(stories):,}"))
+    if len(summary["runs"]) > 1:
+        facts.insert(0, ("runs", f"{len(summary['runs']):,}"))
     if report.quarantined:
-        facts.append(("rows quarantined", f"{report.quarantined:,}"))
+        facts.append(("quarantined", f"{report.quarantined:,}"))
     badge = tag("p", tag("b", f"{MARKS[report.verdict]} {report.verdict}"), class_=f"verdict {report.verdict}")
     theme = tag("button", "Light or dark", type="button", id="theme")
     tiles = [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts]
@@ -96,37 +84,56 @@ def _headline(title: str, stories: list[Story], report: Report) -> Markup:
     )
 
 
-def _checks(report: Report) -> Markup:
-    order = {"violated": 0, "unknown": 1}
+def _checks(report: Report, material: Material) -> Markup:
     head = ["check", "verdict", "times", "witness, in words"]
-    bad = sorted((check for check in report.checks if check.verdict != "ok"), key=lambda check: order[check.verdict])
+    violated = [check for check in report.checks if check.verdict == "violated"]
+    unknown = [check for check in report.checks if check.verdict == "unknown"]
     good = [check for check in report.checks if check.verdict == "ok"]
-    parts: list[Child] = []
-    if bad:
-        parts.append(table(head, [_check_row(check) for check in bad], "checks that are violated or unknown"))
+    parts: list[Child] = [_violation(check, material) for check in violated]
+    if unknown:
+        rows = [[name, pill, words] for name, pill, _, words in map(_check_row, unknown)]
+        parts.append(table(["check", "verdict", "why"], rows, "checks that are unknown"))
     if good:
         parts.append(tag("p", f"{len(good)} of {len(report.checks)} checks are ok:", class_="note"))
         parts.append(tag("p", [tag("code", f"✓ {check.name}", class_="pill ok") for check in good], class_="chips"))
-        parts.append(numbers("All checks as a table", table(head, [_check_row(check) for check in (*bad, *good)], "all checks")))
-    if not report.checks:
+    if report.checks:
+        rows = [_check_row(check) for check in (*violated, *unknown, *good)]
+        parts.append(numbers("All checks as a table", table(head, rows, "all checks")))
+    else:
         parts.append(tag("p", "No check was made.", class_="note"))
     return tag("section", tag("h2", "Checks"), parts, id="checks")
 
 
+def _violation(check: CheckResult, material: Material) -> Markup:
+    """A violated check: its witness in words, as a picture, and edge by edge."""
+    pill = tag("span", f"{MARKS[check.verdict]} {check.verdict}", class_=f"pill {check.verdict}")
+    times = f"{check.violations:,} times" if check.violations > 1 else "once"
+    head = tag("h3", tag("code", check.name), pill, tag("span", times, class_="note"))
+    words = tag("p", str(check.witness or ""), tag("em", f" {check.note}") if check.note else None)
+    return tag("article", head, words, witness_figure(check, material.witnesses.get(check.name, [])), class_="violation")
+
+
+def _quarantined(summary: dict[str, Any]) -> Markup:
+    rows: list[list[Child]] = [[reason, count] for reason, count in summary["reasons"].items()]
+    note = "Rows and files that could not be used; nothing above rests on them."
+    inner = table(["reason", "how many"], rows, "quarantined")
+    return tag("section", tag("h2", "Quarantined"), tag("p", note, class_="note"), inner)
+
+
 def _check_row(check: CheckResult) -> list[Child]:
     pill = tag("span", f"{MARKS[check.verdict]} {check.verdict}", class_=f"pill {check.verdict}")
-    words = join([check.witness, tag("em", f" {check.note}") if check.note else None])
+    words = join([str(check.witness or ""), tag("em", f" {check.note}") if check.note else None])
     return [tag("code", check.name), pill, f"{check.violations:,}" if check.violations else "", words]
 
 
-def _run(
-    story: Story, checks: list[CheckResult], place: int, several: bool, span: tuple[int, int] | None, scripts: list[Markup]
-) -> Markup:
-    cuts = choose_cutouts(story, checks, span)
+def _run(material: RunMaterial, place: int, several: bool, scripts: list[Markup]) -> Markup:
+    from isotone.pipeline.metrics import COLUMNS  # needs Spark
+
+    run, cuts = material.figures, material.cuts
     diagrams: list[Markup] = []
     for index, cut in enumerate(cuts):
         identifier = f"cut-{place}-{index}"
-        figure, data = diagram(story, cut, identifier)
+        figure, data = diagram(cut, identifier)
         diagrams.append(figure)
         scripts.append(data_script(f"{identifier}-data", data))
     hint = (
@@ -136,42 +143,52 @@ def _run(
     )
     diagram_part = tag("section", tag("h3", "Space-time diagram"), tag("p", hint, class_="note"), diagrams)
     witnessed = bool(cuts and cuts[0].messages)
-    parts: list[Child] = [tag("h2", f"Run {story.run}", class_="run")] if several else []
+    parts: list[Child] = [tag("h2", f"Run {run.run}", class_="run")] if several else []
     if witnessed:
         parts.append(diagram_part)
-    if story.processes:
+    if run.bands:
         note = "One lane per process, one colour per view; the pale end of a band is a flush, when the view is frozen."
-        parts.append(tag("section", tag("h3", "Views over time"), tag("p", note, class_="note"), bands_chart(story)))
-    parts.append(_latency(story))
-    if story.kinds["send"] or story.kinds["deliver"]:
-        parts.append(tag("section", tag("h3", "Sends and deliveries"), rate_chart(story)))
+        shown = [_cut_note(run, name) for name in ("processes", "views", "marks", "happenings")]
+        parts.append(tag("section", tag("h3", "Views over time"), tag("p", note, class_="note"), bands_chart(run), shown))
+    parts.append(_latency(run))
+    if run.rates:
+        parts.append(tag("section", tag("h3", "Sends and deliveries"), rate_chart(run)))
     if not witnessed and cuts:
         parts.append(diagram_part)
-    if story.packets:
-        parts.append(_packets(story))
+    parts.append(metrics_section(run, COLUMNS))
+    if run.control:
+        parts.append(_control(run))
     return tag("div", parts, class_="of-run")
 
 
-def _latency(story: Story) -> Markup:
+def _cut_note(run: Figures, name: str) -> Markup | None:
+    if name not in run.cut:
+        return None
+    shown, total = run.cut[name]
+    return tag("p", f"{shown:,} of {total:,} {name.replace('by_', '')} are shown.", class_="note")
+
+
+def _latency(run: Figures) -> Markup:
     parts: list[Child] = []
-    if not story.latencies:
-        missing = "no clocks" if not story.timed else "no delivery whose send is in it"
-        parts.append(tag("p", f"Unknown: the trace has {missing}.", class_="note"))
+    if not run.spreads:
+        missing = ", ".join(run.why) or "delivery whose send is in it"
+        parts.append(tag("p", f"Unknown: the trace has no {missing}.", class_="note"))
     else:
-        text = "From the send at the origin to the delivery at each process, the origin's own delivery included."
-        parts += [tag("p", text, class_="note"), latency_chart(story), latency_table(story), distribution_charts(story)]
-    if story.early:
-        text = f"{story.early:,} deliveries are left out: their clock is behind that of the send, so the hosts' clocks differ."
+        text = "From the send at the origin to the first delivery at each process, the origin's own delivery included."
+        parts += [tag("p", text, class_="note"), latency_chart(run), latency_table(run), _cut_note(run, "by_origin")]
+        parts.append(distribution_charts(run))
+    if run.early:
+        text = f"{run.early:,} deliveries are left out: their clock is behind that of the send, so the hosts' clocks differ."
         parts.append(tag("p", text, class_="note"))
     return tag("section", tag("h3", "Latency, send to deliver"), parts)
 
 
-def _packets(story: Story) -> Markup:
-    sent = story.kinds["send"]
-    most = max(count for count, _ in story.packets.values())
+def _control(run: Figures) -> Markup:
+    most = max((records or 0 for _, records, _, _ in run.control), default=0) or 1
     rows: list[list[Child]] = []
-    for name, (count, volume) in story.packets.items():
-        bar = tag("span", tag("i", style=f"width:{100 * count / most:.1f}%"), class_="meter")
-        rows.append([tag("code", name), bar, f"{count:,}", f"{volume:,}", f"{count / sent:.2f}" if sent else "—"])
+    for name, records, volume, per_message in run.control:
+        bar = tag("span", tag("i", style=f"width:{100 * (records or 0) / most:.1f}%"), class_="meter")
+        known = ["—" if value is None else f"{value:,}" for value in (records, volume)]
+        rows.append([tag("code", name), bar, *known, "—" if per_message is None else f"{per_message:.2f}"])
     head = ["kind", "", "records", "bytes", "records per message"]
     return tag("section", tag("h3", "Control records"), table(head, rows, "control records by kind"))

@@ -31,6 +31,12 @@ if (location.hash === "#selftest") {
     figure.querySelector("input[data-lane]").click();
     diagram.act("reset");
   }
+  seen.witnesses = document.querySelectorAll("svg.witness").length;
+  const edge = document.querySelector("svg.witness .edge path");
+  if (edge) {
+    edge.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX: 200, clientY: 100 }));
+    seen.edgeHint = document.getElementById("tip").textContent;
+  }
   const band = document.querySelector(".band");
   if (band) {
     band.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX: 300, clientY: 100 }));

@@ -8,7 +8,8 @@ dropped, not queued, once the transport holds too many bytes (the link above sen
 from __future__ import annotations
 
 import asyncio
-import time
+from collections.abc import Callable
+from time import monotonic
 from typing import Protocol, cast
 
 from isotone.codec import (
@@ -27,6 +28,7 @@ from isotone.codec import (
 )
 from isotone.codec.packets import Frame
 from isotone.model.errors import RemoteProtocolError
+from isotone.model.ids import ProcessId
 from isotone.model.records import Packet
 
 HANDSHAKE_S = 3.0
@@ -43,11 +45,11 @@ class Owner(Protocol):
     def opened(self, connection: Connection, hello: Hello) -> None:
         """The peer said who it is; raises `RemoteProtocolError` to turn it away."""
 
-    def packet(self, connection: Connection, packet: Packet) -> None:
-        """A packet arrived; raises `RemoteProtocolError` for a bad one."""
-
     def lost(self, connection: Connection) -> None:
         """The connection is gone; `connection.error` says why, if there is more to say than that."""
+
+
+Receive = Callable[[ProcessId, Packet], None]
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -55,11 +57,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, owner: Owner, dialled: str | None) -> None:
         self._owner = owner
+        self.receive: Receive | None = None
+        """Set by `opened`: who gets the packets; raises `RemoteProtocolError` for a bad one."""
         self.dialled = dialled
         self.peer: str | None = None
         self.address = ""
         self.frame_bytes = 0
-        self.heard = time.monotonic()
+        self.heard = monotonic()
         self.sent = self.heard
         self.error: RemoteProtocolError | None = None
         self.closing = False
@@ -86,15 +90,25 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self.closing:
             return
-        self.heard = time.monotonic()
+        self.heard = monotonic()
+        decoder, peer, receive = self._decoder, self.peer, self.receive
         try:
-            for body in self._decoder.received(nbytes):
+            if peer is not None and receive is not None:
+                only = decoder.only(nbytes)
+                if only is not None:
+                    if is_bye(only):
+                        self._dismissed(decode_bye(only))
+                    else:
+                        receive(peer, decode_packet(only))
+                    return
+                nbytes = 0
+            for body in decoder.received(nbytes):
                 if self.peer is None:
                     self._greeted(decode_hello(body))
                 elif is_bye(body):
                     self._dismissed(decode_bye(body))
-                else:
-                    self._owner.packet(self, decode_packet(body))
+                elif self.receive is not None:
+                    self.receive(self.peer, decode_packet(body))
                 if self.closing:
                     return
         except RemoteProtocolError as error:
@@ -112,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- the owner's side ------------------------------------------------------------------------------------------
 
-    def send(self, frames: list[Frame]) -> bool:
+    def send(self, frames: list[Frame], now: float) -> bool:
         """Write frames; False if they were dropped because the peer does not read, or the connection is closing."""
         transport = self._transport
         if transport is None or self.closing or transport.get_write_buffer_size() > self._owner.write_bytes:
@@ -122,7 +136,7 @@ class Connection(asyncio.BufferedProtocol):
                 transport.write(parts[0])
             else:
                 transport.writelines(parts)
-        self.sent = time.monotonic()
+        self.sent = now
         return True
 
     def close(self, error: RemoteProtocolError | None = None) -> None:

@@ -1,7 +1,8 @@
 """The live driver of an endpoint: it owns the clock, the turn and the timer.
 
 A turn: drain all ready input, collect, one frame per peer, hand over the upcalls, re-arm one timer. Input is whatever
-the event loop finds ready in one iteration; the first of it schedules the end of the turn. Invariants: the endpoint is
+the event loop finds ready in one iteration; the first of it schedules the end of the turn. In a quiet group a single
+message is a turn of its own, at once: nothing else is likely to come with it. Invariants: the endpoint is
 only called from the event loop's thread, with a `now` that never decreases; an error that escapes from it is fatal for
 this process's membership and reaches the application, it is never only logged.
 """
@@ -9,14 +10,14 @@ this process's membership and reaches the application, it is never only logged.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
+from time import monotonic_ns
 from typing import Protocol
 
 from isotone.model.errors import Closed, RemoteProtocolError
 from isotone.model.events import DeliveryBatch, Ended, Upcall, ViewInstalled
 from isotone.model.ids import ProcessId
-from isotone.model.records import Packet
+from isotone.model.records import Cast, Packet
 from isotone.model.settings import EndpointConfig
 from isotone.model.view import View
 from isotone.protocol.recorder import Recorder
@@ -27,7 +28,8 @@ from isotone.runtime.outgoing import Outgoing, Submitter
 from isotone.runtime.tracing import LiveTrace
 
 _LEAST_TIMER_S = 0.001
-_IDLE_NS = 1_000_000
+_QUIET_NS = 200_000
+"""So long after a turn the next small input does not wait for company."""
 _OVERLOAD_BYTES = 1 << 40
 """More than any limit of a backlog: what a trace that lags counts for."""
 
@@ -63,12 +65,16 @@ class EndpointLike(Submitter, Protocol):
 EndpointFactory = Callable[[EndpointConfig, Recorder | None], EndpointLike]
 
 
+def _is_small(packet: Packet) -> bool:
+    """Whether a packet is what one sends in a quiet group: hardly more than one message or control record."""
+    records = packet.records
+    return not records or (len(records) == 1 and (type(records[0]) is not Cast or len(records[0].payloads) <= 2))
+
+
 class Driver:
     """Runs one endpoint over one network."""
 
-    def __init__(
-        self, endpoint: EndpointLike, network: Network, payload_bytes: int, trace: LiveTrace | None = None
-    ) -> None:
+    def __init__(self, endpoint: EndpointLike, network: Network, payload_bytes: int, trace: LiveTrace | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self.endpoint = endpoint
         self.network = network
@@ -91,7 +97,7 @@ class Driver:
 
     def start(self) -> None:
         """Begin."""
-        self.endpoint.start(time.monotonic_ns())
+        self.endpoint.start(monotonic_ns())
         self.schedule()
 
     def leave(self) -> None:
@@ -117,22 +123,28 @@ class Driver:
         """From the network; a `RemoteProtocolError` goes back to it and costs the peer its connection."""
         if self._stopped:
             return
-        if not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._turn)
+        now = monotonic_ns()
         try:
-            self.endpoint.receive(peer, packet, time.monotonic_ns())
+            self.endpoint.receive(peer, packet, now)
         except (RemoteProtocolError, KeyboardInterrupt, SystemExit):
+            self.schedule()
             raise
         except BaseException as error:
             self._fail(error)
+            return
+        if not self._scheduled:
+            if now - self._turned > _QUIET_NS and _is_small(packet):
+                self._turn()
+            else:
+                self._scheduled = True
+                self._loop.call_soon(self._turn)
 
     def connected(self, peer: ProcessId, address: str) -> None:
         """From the network: there is a link to `peer`."""
         if self._stopped:
             return
         try:
-            self.endpoint.connected(peer, address, time.monotonic_ns())
+            self.endpoint.connected(peer, address, monotonic_ns())
         except BaseException as error:
             self._fail(error)
         self.schedule()
@@ -142,7 +154,7 @@ class Driver:
         if self._stopped:
             return
         try:
-            self.endpoint.disconnected(peer, time.monotonic_ns())
+            self.endpoint.disconnected(peer, monotonic_ns())
         except BaseException as error:
             self._fail(error)
         self.schedule()
@@ -155,7 +167,7 @@ class Driver:
 
     def _submitted(self) -> None:
         """The application handed something in: at once if nothing else was going on, otherwise with the rest of the turn."""
-        if not self._scheduled and time.monotonic_ns() - self._turned > _IDLE_NS:
+        if not self._scheduled and monotonic_ns() - self._turned > _QUIET_NS:
             self._turn()
         else:
             self.schedule()
@@ -167,7 +179,7 @@ class Driver:
         if self._stopped:
             return
         self.turns += 1
-        self._turned = now = time.monotonic_ns()
+        self._turned = now = monotonic_ns()
         try:
             self._finish(now)
         except (KeyboardInterrupt, SystemExit):

@@ -140,21 +140,15 @@ class Network:
 
     def send(self, packets: Sequence[tuple[ProcessId, Packet]]) -> None:
         """One frame to each peer; lost where there is no link."""
-        frames = self._encoder.frames
+        frames, links, now = self._encoder.frames, self._links, time.monotonic()
         for peer, packet in packets:
-            link = self._links.get(peer)
+            link = links.get(peer)
             if link is None:
                 self.lost_packets += 1
                 self._want(peer)
-            elif not link.send(frames(packet, link.frame_bytes)):
+            elif not link.send(frames(packet, link.frame_bytes), now):
                 self.lost_packets += 1
         self._encoder.end_turn()
-
-    def packet(self, connection: Connection, packet: Packet) -> None:
-        peer = connection.peer
-        if peer is None or self.receiver is None or (self._blocked and name_of(peer) in self._blocked):
-            return
-        self.receiver.received(peer, packet)
 
     def drop(self, peer: ProcessId) -> None:
         """Close the link; the peer is not dialled again until it comes by itself."""
@@ -199,6 +193,7 @@ class Network:
         if name_of(peer) in self._blocked or (connection.dialled is not None and peer in self._dropped):
             connection.abort()
             return
+        connection.receive = self.receiver.received
         self._dropped.pop(peer, None)
         if connection.dialled is not None:
             self.seeds.reached(connection.dialled, peer)

@@ -3,7 +3,7 @@
 from isotone.sim.interface import EndpointFactory, EndpointLike
 from isotone.sim.process import App, AppFactory, Context, Process
 from isotone.sim.run import run
-from isotone.sim.scenario import Scenario, load_scenario, parse_overrides, parse_scenario
+from isotone.sim.scenario import Scenario, load_scenario, parse_overrides, parse_scenario, read_scenario
 from isotone.sim.simulation import Result, Simulation
 
 __all__ = [
@@ -19,5 +19,6 @@ __all__ = [
     "load_scenario",
     "parse_overrides",
     "parse_scenario",
+    "read_scenario",
     "run",
 ]

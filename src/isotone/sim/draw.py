@@ -44,6 +44,8 @@ def draw(seed: int, orders: list[str], liveness_ms: float) -> Drawn:
     rng = stream(seed, "swarm")
     order = pick(rng, orders)
     options = {name: pick(rng, values) for name, values in OPTIONS.get(order, {}).items() if chance(rng, 0.6)}
+    if order == "single_phase" and chance(stream(seed, "acks"), 0.3):  # a stream of its own: the rest of a seed stays what it was
+        options["acks"] = "gathered"
     members = list(NAMES[: between(rng, 2, len(NAMES))])
     late = list(LATE[: below(rng, 3)])
     level: Level = pick(rng, ("agreed", "agreed", "k", "safe"))

@@ -6,6 +6,7 @@ fault or a workload phase that cannot be. A scenario that loads can be run.
 
 from __future__ import annotations
 
+import copy
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -160,6 +161,15 @@ def _check_names(where: str, given_names: Iterable[str], everybody: list[str]) -
 
 def load_scenario(path: str | Path, overrides: Mapping[str, Any] | None = None) -> Scenario:
     """Read a scenario; `overrides` maps dotted keys (`network.loss`, `workload.0.interval_ms`) to other values."""
+    data = read_scenario(path)
+    try:
+        return parse_scenario(data, overrides)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def read_scenario(path: str | Path) -> dict[str, Any]:
+    """What the TOML file of a scenario holds, not yet checked; the name is that of the file if it gives none."""
     try:
         data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -167,16 +177,15 @@ def load_scenario(path: str | Path, overrides: Mapping[str, Any] | None = None) 
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
     data.setdefault("name", Path(path).stem)
-    for key, value in (overrides or {}).items():
-        _override(data, key, value)
-    try:
-        return parse_scenario(data)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
+    return data
 
 
-def parse_scenario(data: dict[str, Any]) -> Scenario:
-    """A scenario from what a TOML file holds."""
+def parse_scenario(data: dict[str, Any], overrides: Mapping[str, Any] | None = None) -> Scenario:
+    """A scenario from what a TOML file holds; `overrides` are those of `load_scenario`."""
+    if overrides:
+        data = copy.deepcopy(data)
+        for key, value in overrides.items():
+            _override(data, key, value)
     _check_keys(data, Scenario, "")
     try:
         return msgspec.convert(data, Scenario)

@@ -8,13 +8,16 @@ Invariants: the size of a `Piece` depends on origins, views and blocks, not on r
 kept per sequence, further ones are merged into wider ones, which is sound.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from isotone.pipeline.kernels.keys import Key, Keys, Salt, digest_hashes
-from isotone.pipeline.kernels.load import Columns, Ints, Rejects
+from isotone.pipeline.kernels.load import Columns, Ints, Rejects, is_constant, pick
+from isotone.trace.reader import STEP_BACK
+from isotone.trace.schema import POSITION_COLUMNS
 
 INTERVALS_MAX: Final = 256
 LISTED_MAX: Final = 1_000
@@ -82,12 +85,24 @@ class Piece:
 
 def summarise(rows: Columns, unit: int, shift: int, salt: Salt) -> list[Piece]:
     """One piece per run and process that occur in the rows."""
-    if not len(rows):
-        return []
-    together = rows.codes["run"].astype(np.int64) * (len(rows.words["process"]) + 1) + rows.codes["process"]
-    if bool((together == together[0]).all()):
-        return [_piece(rows, unit, shift, salt)]
-    return [_piece(rows.take(together == one), unit, shift, salt) for one in np.unique(together)]
+    return [_piece(chain, unit, shift, salt) for chain in chains(rows)]
+
+
+def chains(rows: Columns) -> Iterator[Columns]:
+    """The rows of each run and process, in the order that they have."""
+    run, process = rows.codes["run"], rows.codes["process"]
+    if not len(rows) or (is_constant(run) and is_constant(process)):
+        yield from [rows] if len(rows) else []
+        return
+    together = run.astype(np.int64) * (len(rows.words["process"]) + 1) + process
+    together -= together.min()
+    if not together.any():
+        yield rows
+        return
+    order = np.argsort(_small(together, int(together.max()) + 1), kind="stable")
+    apart = rows.take(order)
+    for start, end in _stretches(together[order]):
+        yield apart.slice(start, end)
 
 
 def in_order(rows: Columns, rejects: Rejects) -> Columns:
@@ -100,16 +115,19 @@ def in_order(rows: Columns, rejects: Rejects) -> Columns:
     fresh = np.concatenate([np.ones(1, dtype=np.bool_), ordered[1:] > ordered[:-1]])
     process = rows.words["process"][int(rows.codes["process"][0])]
     for repeated in ordered[~fresh]:
-        rejects.add(process, 0, f"step {repeated} of {process} does not follow step {repeated}")
+        rejects.add(process, 0, STEP_BACK % (repeated, process))
     return rows.take(order[fresh])
 
 
 def _piece(given: Columns, unit: int, shift: int, salt: Salt) -> Piece:
     repeated = Rejects()
     rows = in_order(given, repeated)
-    kind, kinds = rows.codes["kind"], rows.words["kind"]
+    kinds = rows.words["kind"]
+    kind = _small(rows.codes["kind"], len(kinds))
     step = rows.ints["step"]
     run = int(rows.codes["run"][0])
+    masks = {name: kind == code for code, name in enumerate(kinds)}
+    masks = {name: mask for name, mask in masks.items() if mask.any()}
     piece = Piece(
         run=rows.words["run"][run] if run >= 0 else "",
         process=rows.words["process"][int(rows.codes["process"][0])],
@@ -118,38 +136,45 @@ def _piece(given: Columns, unit: int, shift: int, salt: Salt) -> Piece:
         first_step=int(step[0]),
         last_step=int(step[-1]),
         last_kind=kinds[int(kind[-1])],
-        kinds={kinds[code] for code in np.flatnonzero(np.bincount(kind, minlength=len(kinds)))},
-        protocols=set(),
+        kinds=set(masks),
+        protocols=_protocols(rows, [masks[name] for name in ("deliver", "view", "switch") if name in masks]),
         repeated=repeated,
     )
-    protocol = rows.codes["protocol"]
-    telling = np.array([name in ("deliver", "view", "switch") for name in kinds])
-    if rows.words["protocol"]:
-        used = np.bincount(np.where(telling[kind], protocol, -1) + 1, minlength=len(rows.words["protocol"]) + 1)[1:]
-        piece.protocols = {rows.words["protocol"][code] for code in np.flatnonzero(used)}
-    sends = np.flatnonzero(kind == rows.code("kind", "send"))
-    delivers = np.flatnonzero(kind == rows.code("kind", "deliver"))
-    own = rows.code("origin", piece.process)
-    _sends(piece, rows, sends, own, shift, salt)
+    sends, delivers, returned = (
+        np.flatnonzero(masks[name]) if name in masks else np.empty(0, dtype=np.int64) for name in ("send", "deliver", "returned")
+    )
+    _sends(piece, rows, sends, shift, salt)
     if len(delivers):
-        _deliveries(piece, rows, delivers, shift, salt)
-        mine = delivers[rows.codes["origin"][delivers] == own]
-        _own(piece, rows.ints["number"], sends, mine)
-    returned = np.flatnonzero(kind == rows.code("kind", "returned"))
+        _own(piece, rows.ints["number"], sends, _deliveries(piece, rows, delivers, shift, salt))
     piece.returned_count = len(returned)
     piece.returned = [_message(rows, row) for row in returned[:LISTED_MAX]]
     return piece
+
+
+def _small(codes: Any, count: int) -> Any:
+    """Codes from 0 below `count` in as few bytes as they need: two or fewer are sorted without comparing."""
+    return codes.astype(np.uint8 if count <= 1 << 8 else np.uint16 if count <= 1 << 16 else np.int64, copy=False)
+
+
+def _protocols(rows: Columns, telling: list[Any]) -> set[str]:
+    protocol, words = rows.codes["protocol"], rows.words["protocol"]
+    if not words or not telling:
+        return set()
+    if is_constant(protocol):
+        return {words[int(protocol[0])]} if protocol[0] >= 0 else set()
+    used = np.bincount(protocol[np.logical_or.reduce(telling)] + 1, minlength=len(words) + 1)[1:]
+    return {words[code] for code in np.flatnonzero(used)}
 
 
 def _message(rows: Columns, row: Any) -> tuple[str, int]:
     return rows.words["origin"][int(rows.codes["origin"][row])], int(rows.ints["number"][row])
 
 
-def _sends(piece: Piece, rows: Columns, sends: Any, own: int, shift: int, salt: Salt) -> None:
+def _sends(piece: Piece, rows: Columns, sends: Any, shift: int, salt: Salt) -> None:
     if not len(sends):
         return
-    number, digest = rows.ints["number"][sends], rows.ints["digest"][sends]
-    foreign = rows.codes["origin"][sends] != own
+    number, digest = rows.ints["number"][sends], pick(rows.ints["digest"], sends)
+    foreign = pick(rows.codes["origin"], sends) != rows.code("origin", piece.process)
     piece.sends_wild = bool(foreign.any()) or not bool((number[1:] > number[:-1]).all())
     piece.sent = (int(number.min()), int(number.max()))
     hashes = digest_hashes(number, digest, salt)
@@ -160,64 +185,107 @@ def _sends(piece: Piece, rows: Columns, sends: Any, own: int, shift: int, salt: 
 
 def _own(piece: Piece, number: Ints, sends: Any, mine: Any) -> None:
     """Own messages are delivered after they were sent: inside the piece, or it says what must have come before."""
-    before = np.searchsorted(sends, mine)
+    early = int(np.searchsorted(mine, sends[0])) if len(sends) else len(mine)
     wanted = number[mine]
-    first = before == 0
-    piece.own_needs = int(wanted[first].max()) if first.any() else None
-    if not first.all():
-        newest = number[sends][before[~first] - 1]
-        piece.own_before_send = bool((wanted[~first] > newest).any())
+    piece.own_needs = int(wanted[:early].max()) if early else None
+    if early == len(mine):
+        return
+    wanted, mine, sent = wanted[early:], mine[early:], number[sends]
+    low, high = int(sent[0]), int(sent[-1])
+    if not piece.sends_wild and high - low == len(sends) - 1:  # no gaps, so where a number was sent needs no search
+        late = wanted[wanted >= low]
+        piece.own_before_send = bool((late > high).any()) or bool((sends[late - low] > mine[wanted >= low]).any())
+    else:
+        piece.own_before_send = bool((wanted > sent[np.searchsorted(sends, mine) - 1]).any())
 
 
-def _deliveries(piece: Piece, rows: Columns, delivers: Any, shift: int, salt: Salt) -> None:
-    whole = len(delivers) == len(rows)
-    some = rows if whole else _narrow(rows, delivers)
-    origin, number = some.codes["origin"], some.ints["number"]
-    keys = Keys(some)
-    ranks = _keys(piece, keys)
-    small = origin.astype(np.uint8) if len(some.words["origin"]) < 256 else origin
-    order = np.argsort(small, kind="stable")
-    origin_of, number_of, rank_of = origin[order], number[order], ranks[order]
-    key_hash = keys.hashes(number, salt)[order]
-    digest_hash = digest_hashes(number, some.ints["digest"], salt)[order]
-    for start, end in _stretches(origin_of):
-        name = some.words["origin"][int(origin_of[start])]
-        own = number_of[start:end]
-        piece.delivered[name] = Numbers(int(own.min()), int(own.max()), _backward(own))
-        for left, right in _stretches(own >> shift):
-            inside = slice(start + left, start + right)
-            span = rank_of[inside]
-            low, high = (order[start + left + int(place)] for place in (span.argmin(), span.argmax()))
-            key_sum, digest_sum = (int(column[inside].sum(dtype=np.uint64)) for column in (key_hash, digest_hash))
-            block = int(own[left]) >> shift
-            piece.blocks.append(Block(name, block, right - left, key_sum, digest_sum, keys.at(low), keys.at(high)))
+def _deliveries(piece: Piece, rows: Columns, delivers: Any, shift: int, salt: Salt) -> Any:
+    """Fill in what deliveries tell; returns which rows deliver own messages."""
+    ranks = _keys(piece, Keys(_narrow(rows, delivers)))
+    origins = rows.words["origin"]
+    origin = pick(_small(rows.codes["origin"], len(origins)), delivers)
+    order = np.argsort(origin, kind="stable")
+    sorted_rows = delivers[order]
+    some = _narrow(rows, sorted_rows, ("number", "digest"))
+    number, keys = some.ints["number"], Keys(some)
+    sizes = np.bincount(origin, minlength=len(origins))
+    ends = np.cumsum(sizes)
+    block = number >> shift
+    cut = block[1:] != block[:-1]
+    inner = ends[(sizes > 0) & (ends < len(number))]
+    cut[inner - 1] = True
+    starts = np.concatenate([np.zeros(1, dtype=np.int64), np.flatnonzero(cut) + 1])
+    _numbers(piece, origins, number, sizes, ends)
+    key_sums = np.add.reduceat(keys.hashes(number, salt), starts).tolist()
+    digest_sums = np.add.reduceat(digest_hashes(number, some.ints["digest"], salt), starts).tolist()
+    lows, highs = _extremes(ranks, order, starts)
+    stops = [*starts[1:].tolist(), len(number)]
+    for place, (start, stop) in enumerate(zip(starts.tolist(), stops, strict=True)):
+        name = origins[int(origin[order[start]])]
+        low, high = keys.at(int(lows[place])), keys.at(int(highs[place]))
+        piece.blocks.append(Block(name, int(block[start]), stop - start, key_sums[place], digest_sums[place], low, high))
+    own = rows.code("origin", piece.process)
+    return sorted_rows[ends[own] - sizes[own] : ends[own]] if own >= 0 else sorted_rows[:0]
 
 
-def _narrow(rows: Columns, index: Any) -> Columns:
-    """As `take`, for the columns that the scan of deliveries reads, without the Arrow table."""
-    codes = {name: rows.codes[name][index] for name in ("origin", "view_proposer")}
-    ints = {name: column[index] for name, column in rows.ints.items() if name != "step"}
+def _numbers(piece: Piece, origins: list[str], number: Ints, sizes: Any, ends: Any) -> None:
+    """Extremes and stretches that go back, per origin; numbers are sorted by origin."""
+    falls = np.flatnonzero(number[1:] <= number[:-1]) + 1
+    back = set(np.searchsorted(ends, falls[~np.isin(falls, ends)], side="right").tolist())
+    for code in np.flatnonzero(sizes).tolist():
+        mine = number[ends[code] - sizes[code] : ends[code]]
+        if code in back:
+            piece.delivered[origins[code]] = Numbers(int(mine.min()), int(mine.max()), _backward(mine))
+        else:
+            piece.delivered[origins[code]] = Numbers(int(mine[0]), int(mine[-1]))
+
+
+def _extremes(ranks: Ints | None, order: Any, starts: Any) -> tuple[Any, Any]:
+    """Where, in sorted rows, the smallest and the largest key of each stretch are."""
+    if ranks is None:
+        return starts, np.append(starts[1:], len(order)) - 1
+    ranked = ranks[order]
+    at_rank = np.empty(int(ranks.max()) + 1, dtype=np.int64)
+    at_rank[ranked] = np.arange(len(ranked))
+    return at_rank[np.minimum.reduceat(ranked, starts)], at_rank[np.maximum.reduceat(ranked, starts)]
+
+
+def _narrow(rows: Columns, index: Any, also: Sequence[str] = ()) -> Columns:
+    """As `take`, for the columns of keys and those named, without the Arrow table."""
+    codes = {"view_proposer": pick(rows.codes["view_proposer"], index)}
+    ints = {name: pick(rows.ints[name], index) for name in ("view_epoch", *POSITION_COLUMNS, *also)}
     return Columns(codes, rows.words, ints, None)
 
 
-def _keys(piece: Piece, keys: Keys) -> Ints:
-    """Fill in what keys tell; returns a rank per delivery."""
-    piece.placed = int(keys.present.sum())
+def _keys(piece: Piece, keys: Keys) -> Ints | None:
+    """Fill in what keys tell; returns a rank per delivery, None if keys increase."""
+    piece.placed = int(np.count_nonzero(keys.present))
     piece.unplaced = len(keys) - piece.placed
-    rising = keys.increasing()
-    ranks = np.arange(len(keys)) if rising else keys.ranks()
-    piece.key_low, piece.key_high = keys.at(int(ranks.argmin())), keys.at(int(ranks.argmax()))
-    if not rising:
-        at_rank = np.empty(int(ranks.max()) + 1, dtype=np.int64)
-        at_rank[ranks] = np.arange(len(ranks))
-        piece.islands = [(keys.at(int(at_rank[low])), keys.at(int(at_rank[high]))) for low, high in _backward(ranks)]
-    view = keys.epoch * (len(keys.words) + 1) + keys.proposer
-    for start, end in _stretches(view):
-        low, high = keys.at(start + int(ranks[start:end].argmin())), keys.at(start + int(ranks[start:end].argmax()))
-        name = (low[0], low[1])
-        known = piece.views.get(name)
-        piece.views[name] = (low, high) if known is None else (min(known[0], low), max(known[1], high))
+    if keys.increasing():
+        piece.key_low, piece.key_high = keys.at(0), keys.at(len(keys) - 1)
+        for start, end in _view_stretches(keys):
+            _add_view(piece, keys.at(start), keys.at(end - 1))
+        return None
+    ranks = keys.ranks()
+    at_rank = np.empty(int(ranks.max()) + 1, dtype=np.int64)
+    at_rank[ranks] = np.arange(len(ranks))
+    piece.key_low, piece.key_high = keys.at(int(at_rank[0])), keys.at(int(at_rank[-1]))
+    piece.islands = [(keys.at(int(at_rank[low])), keys.at(int(at_rank[high]))) for low, high in _backward(ranks)]
+    for start, end in _view_stretches(keys):
+        span = ranks[start:end]
+        _add_view(piece, keys.at(int(at_rank[span.min()])), keys.at(int(at_rank[span.max()])))
     return ranks
+
+
+def _view_stretches(keys: Keys) -> list[Interval]:
+    if is_constant(keys.epoch) and is_constant(keys.proposer):
+        return [(0, len(keys))]
+    return _stretches(keys.epoch * (len(keys.words) + 1) + keys.proposer)
+
+
+def _add_view(piece: Piece, low: Key, high: Key) -> None:
+    known = piece.views.get(low[:2])
+    piece.views[low[:2]] = (low, high) if known is None else (min(known[0], low), max(known[1], high))
 
 
 def _backward(values: Ints) -> list[Interval]:
@@ -247,4 +315,3 @@ def _stretches(values: Any) -> list[Interval]:
     cuts = np.flatnonzero(values[1:] != values[:-1]) + 1
     ends = [*cuts.tolist(), len(values)]
     return list(zip([0, *ends[:-1]], ends, strict=True)) if len(values) else []
-

@@ -11,12 +11,14 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from isotone.pipeline.kernels.load import NOTHING, Columns, Ints, Mask
+from isotone.pipeline.kernels.load import NOTHING, Columns, Ints, Mask, is_constant
 from isotone.trace.schema import POSITION_COLUMNS
 
 Key: TypeAlias = tuple[int, str, tuple[int, ...]]
 Hashes: TypeAlias = npt.NDArray[np.uint64]
+ROWS_AT_ONCE: Final = 16_384
 _MIX: Final = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_SHIFTS: Final = (np.uint64(30), np.uint64(27), np.uint64(31))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,24 +37,26 @@ class Salt:
 
 
 class Keys:
-    """The keys of some deliveries."""
+    """The keys of some deliveries. Columns that turn out to have one value are held as that value, repeated."""
 
     def __init__(self, rows: Columns) -> None:
         self.words = rows.words["view_proposer"]
-        order = np.argsort(np.argsort(np.array(self.words, dtype=object))) if self.words else np.empty(0, dtype=np.int64)
-        rank = np.concatenate([order.astype(np.int64) + 1, np.zeros(1, dtype=np.int64)])
-        self.proposer = rows.codes["view_proposer"]
-        epoch = rows.ints["view_epoch"]
-        self.epoch = epoch
-        if len(epoch) and int(epoch.min()) == NOTHING:
-            self.epoch = np.where(epoch == NOTHING, -1, epoch)
-            self.proposer = np.where(epoch == NOTHING, -1, self.proposer)
-        self.parts = [rows.ints[name] for name in POSITION_COLUMNS]
-        self.present: Mask = self.parts[0] != NOTHING
-        self._order: list[Ints] = [self.epoch, rank[self.proposer], *self.parts]
+        self.proposer = _flat(rows.codes["view_proposer"])
+        self.epoch = _flat(rows.ints["view_epoch"])
+        absent = self.epoch == NOTHING
+        if absent.any():
+            self.proposer = _flat(np.where(absent, np.int32(-1), self.proposer))
+            self.epoch = _flat(np.where(absent, -1, self.epoch))
+        self.parts = [_flat(rows.ints[name]) for name in POSITION_COLUMNS]
 
     def __len__(self) -> int:
         return len(self.epoch)
+
+    @property
+    def present(self) -> Mask:
+        """Which deliveries have a position."""
+        found: Mask = self.parts[0] != NOTHING
+        return found
 
     def at(self, row: int) -> Key:
         """The key of one row as the oracle has it."""
@@ -62,20 +66,29 @@ class Keys:
         return epoch, self.words[code] if code >= 0 and epoch >= 0 else "", position
 
     def _varying(self) -> list[Ints]:
-        return [column for column in self._order if len(column) and bool((column != column[0]).any())]
+        """The columns that tell keys apart, most significant first."""
+        columns = [self.epoch, self.proposer, *self.parts]
+        if not is_constant(self.proposer):
+            order = np.argsort(np.argsort(np.array(self.words, dtype=object)))
+            columns[1] = np.concatenate([order + 1, np.zeros(1, dtype=np.int64)])[self.proposer]
+        return [column for column in columns if not is_constant(column)]
 
     def increasing(self) -> bool:
         """Whether keys strictly increase."""
         if len(self) < 2:
             return True
-        above = np.zeros(len(self) - 1, dtype=np.bool_)
-        equal = np.ones(len(self) - 1, dtype=np.bool_)
+        equal: Mask | None = None
         for column in self._varying():
-            above |= equal & (column[1:] > column[:-1])
+            above = column[1:] > column[:-1]
+            if equal is not None:
+                above |= ~equal
             if above.all():
                 return True
-            equal &= column[1:] == column[:-1]
-        return bool(above.all())
+            same = column[1:] == column[:-1]
+            if not (above | same).all():
+                return False
+            equal = same if equal is None else equal & same
+        return False
 
     def ranks(self) -> Ints:
         """Dense ranks: equal keys have equal ranks."""
@@ -111,30 +124,58 @@ class Keys:
         """A hash of number and key per row."""
         factors = salt.factors()
         words = np.array([salt.word(text) for text in [*self.words, ""]], dtype=np.uint64)
-        total = number.view(np.uint64) * factors[0] + factors[1]
-        columns = [self.epoch.view(np.uint64), words[self.proposer], *(part.view(np.uint64) for part in self.parts)]
-        for column, factor in zip(columns, factors[2:], strict=False):
-            if len(column) and (column == column[0]).all():
-                total += column[:1] * factor
-            else:
-                total += column * factor
-        return mix(total)
+        proposer = words[self.proposer[:1]] if is_constant(self.proposer) else words[self.proposer]
+        columns = [(number, factors[0]), (self.epoch, factors[2]), (proposer, factors[3])]
+        columns += zip(self.parts, factors[4:], strict=False)
+        return _hashes(columns, factors[1], len(number))
 
 
 def digest_hashes(number: Ints, digest: Ints, salt: Salt) -> Hashes:
     """A hash of number and payload digest per row."""
     factors = salt.factors()
-    return mix(number.view(np.uint64) * factors[9] + digest.view(np.uint64) * factors[10] + factors[11])
+    return _hashes([(number, factors[9]), (digest, factors[10])], factors[11], len(number))
 
 
-def mix(values: Hashes) -> Hashes:
-    """The finaliser of splitmix64, in place."""
-    values ^= values >> np.uint64(30)
+def _hashes(columns: list[tuple[Any, Any]], start: Any, rows: int) -> Hashes:
+    """The mixed sum of columns times factors, some rows at a time: what is worked on stays in the processor's cache."""
+    total = np.empty(rows, dtype=np.uint64)
+    if not rows:
+        return total
+    start = start + np.zeros(1, dtype=np.uint64)
+    varying = []
+    for column, factor in columns:
+        if len(column) == 1 or is_constant(column):
+            start += column[:1].view(np.uint64) * factor
+        else:
+            varying.append((column.view(np.uint64), factor))
+    product = np.empty(min(rows, ROWS_AT_ONCE), dtype=np.uint64)
+    for first in range(0, rows, ROWS_AT_ONCE):
+        some = total[first : first + ROWS_AT_ONCE]
+        some[:] = start
+        scratch = product[: len(some)]
+        for column, factor in varying:
+            some += np.multiply(column[first : first + ROWS_AT_ONCE], factor, out=scratch)
+        mix(some, scratch)
+    return total
+
+
+def mix(values: Hashes, scratch: Hashes | None = None) -> Hashes:
+    """The finaliser of splitmix64, in place; `scratch` is as long as the values."""
+    if scratch is None:
+        scratch = np.empty_like(values)
+    values ^= np.right_shift(values, _SHIFTS[0], out=scratch)
     values *= _MIX[0]
-    values ^= values >> np.uint64(27)
+    values ^= np.right_shift(values, _SHIFTS[1], out=scratch)
     values *= _MIX[1]
-    values ^= values >> np.uint64(31)
+    values ^= np.right_shift(values, _SHIFTS[2], out=scratch)
     return values
+
+
+def _flat(column: Any) -> Any:
+    """The column, or if all its values are equal, that value repeated without memory."""
+    if len(column) < 2 or is_constant(column) or column[0] != column[-1] or not (column == column[0]).all():
+        return column
+    return np.broadcast_to(column[:1].copy(), len(column))
 
 
 def _sign(column: Ints, bound: int) -> Any:

@@ -1,23 +1,36 @@
 """Reads sources into NumPy columns: texts stay dictionary codes, positions are flat integers, bad rows are set apart.
 
-The fast way takes columns that have the types of the schema; every other file (JSON Lines, positions as lists, columns of
-wrong types) goes row by row through the same rules as `isotone.trace.reader`, and then the fast way.
+The fast way takes columns that have the types of the schema; every other file (JSON Lines, columns of wrong types) goes row by
+row through the same rules as `isotone.trace.reader` (`kernels.rows`), and then the fast way. A column that has one value in a
+source, or only nulls, is not read if the footer's statistics say so: its array is one value, repeated without memory.
 
 Invariants: `Columns` holds only rows that the schema accepts; every other row is counted, with a reason.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Final
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from isotone.pipeline.kernels.rows import TYPES, objection, table_of_lines, table_of_values
+from isotone.pipeline.kernels.rows import Rejects as Rejects
 from isotone.pipeline.plan import Source, filesystem
-from isotone.trace.columns import require_pyarrow, table_of_rows
-from isotone.trace.reader import Quarantined
-from isotone.trace.schema import COLUMNS, INT64_MAX, INT64_MIN, KINDS, MESSAGE_KINDS, POSITION_COLUMNS
+from isotone.trace.columns import family, fits, require_pyarrow, table_of_rows
+from isotone.trace.schema import (
+    COLUMNS,
+    INT32_MAX,
+    INT32_MIN,
+    INT64_MIN,
+    KINDS,
+    MESSAGE_KINDS,
+    POSITION_COLUMNS,
+    REQUIRED,
+    REQUIRED_ON_MESSAGE,
+)
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
@@ -25,45 +38,57 @@ Mask = npt.NDArray[np.bool_]
 
 NOTHING: Final = INT64_MIN
 """Stands for a null integer; a shorter position is thereby smaller, as tuples compare."""
-REASONS_MAX: Final = 100
 TEXTS: Final = ("run", "process", "kind", "origin", "view_proposer", "protocol")
 INTEGERS: Final = ("step", "number", "view_epoch", "digest", *POSITION_COLUMNS)
 FAST: Final = (*TEXTS, *INTEGERS)
-_INT = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
-_TYPES: Final[dict[str, Any]] = {
-    "string": str,
-    "int32": _INT,
-    "int64": _INT,
-    "list<string>": list[str],
-    "list<int64>": _INT | list[_INT],
-    "map<string,string>": dict[str, str],
-}
-_LOOSE: Final = msgspec.defstruct(
-    "_Loose",
-    [(name, _TYPES[kind] | None, None) for name, kind in {**COLUMNS, **dict.fromkeys(POSITION_COLUMNS, "int64")}.items()],
-)
+EXACT_BYTES: Final = 32
+"""Statistics of texts that are longer may be cut."""
 
 
 @dataclass(slots=True)
 class Columns:
-    """Rows as arrays. A code of -1 is a null text."""
+    """Rows as arrays. A code of -1 is a null text. Arrays are read-only; one with a stride of 0 has one value throughout."""
 
     codes: dict[str, Codes]
     words: dict[str, list[str]]
     ints: dict[str, Ints]
-    table: Any
-    """The Arrow table behind the arrays, row by row the same."""
+    _table: Any
+    """The Arrow table behind the arrays, without columns that were not read."""
+    _picked: Any = None
+    """Which rows of the Arrow table these are; None if all."""
 
     def __len__(self) -> int:
         return len(self.ints["step"])
 
+    @property
+    def table(self) -> Any:
+        """The same rows as an Arrow table, made when it is asked for; a column that it lacks is null."""
+        pa = require_pyarrow()
+        if self._picked is not None:
+            self._table, self._picked = self._table.take(pa.array(self._picked)), None
+        for name in FAST:
+            if name in self._table.column_names:
+                continue
+            if name in self.ints and len(self) and self.ints[name][0] != NOTHING:
+                self._table = self._table.append_column(name, pa.array(self.ints[name]))
+            elif self.words.get(name):
+                column = pa.DictionaryArray.from_arrays(pa.array(self.codes[name]), pa.array(self.words[name], pa.string()))
+                self._table = self._table.append_column(name, column)
+        return self._table
+
     def take(self, rows: Any) -> "Columns":
         """The given rows, in the given order."""
-        codes = {name: column[rows] for name, column in self.codes.items()}
-        ints = {name: column[rows] for name, column in self.ints.items()}
-        pa = require_pyarrow()
         index = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-        return Columns(codes, self.words, ints, self.table.take(pa.array(index)))
+        codes = {name: pick(column, index) for name, column in self.codes.items()}
+        ints = {name: pick(column, index) for name, column in self.ints.items()}
+        return Columns(codes, self.words, ints, self._table, index if self._picked is None else self._picked[index])
+
+    def slice(self, start: int, end: int) -> "Columns":
+        """Neighbouring rows, without copying."""
+        codes = {name: column[start:end] for name, column in self.codes.items()}
+        ints = {name: column[start:end] for name, column in self.ints.items()}
+        picked = np.arange(start, end) if self._picked is None else self._picked[start:end]
+        return Columns(codes, self.words, ints, self._table, picked)
 
     def code(self, column: str, word: str) -> int:
         """The code of a word; -2, which no row has, if it does not occur."""
@@ -71,155 +96,275 @@ class Columns:
         return words.index(word) if word in words else -2
 
 
+def is_constant(column: Any) -> bool:
+    """Whether the array is one value, repeated; it may be so for other arrays, too."""
+    return bool(column.strides[0] == 0)
+
+
+def pick(column: Any, index: Any) -> Any:
+    """The elements at these places."""
+    return np.broadcast_to(column[:1], len(index)) if is_constant(column) and len(column) else column[index]
+
+
 @dataclass(slots=True)
-class Rejects:
-    """Rows that were set apart: all counted, the first ones named."""
+class _Part:
+    """What was read of a source, and the columns that need no reading: their only value, which may be None."""
 
-    count: int = 0
-    named: list[Quarantined] = field(default_factory=list)
+    table: Any
+    same: dict[str, Any] = field(default_factory=dict)
 
-    def add(self, path: str, line: int, reason: str, count: int = 1) -> None:
-        self.count += count
-        if len(self.named) < REASONS_MAX:
-            self.named.append(Quarantined(path, line, reason))
+    def has(self, name: str) -> bool:
+        return name in self.same or name in self.table.column_names
+
+    def nulls(self, name: str) -> int:
+        if name in self.table.column_names:
+            return int(self.table.column(name).null_count)
+        return 0 if self.same.get(name) is not None else int(self.table.num_rows)
+
+    def text(self, name: str) -> tuple[Codes, list[str]]:
+        value = self.same.get(name)
+        if value is not None:
+            return np.broadcast_to(np.zeros(1, dtype=np.int32), self.table.num_rows), [value]
+        return _text(self.table.column(name) if name in self.table.column_names else None, self.table.num_rows)
+
+    def integers(self, name: str) -> Ints:
+        value = self.same.get(name)
+        if value is not None:
+            return np.broadcast_to(np.array([value], dtype=np.int64), self.table.num_rows)
+        return _integers(self.table.column(name) if name in self.table.column_names else None, self.table.num_rows)
+
+    def columns(self) -> Columns:
+        texts = {name: self.text(name) for name in TEXTS}
+        codes = {name: codes for name, (codes, _) in texts.items()}
+        ints = {name: self.integers(name) for name in INTEGERS}
+        return Columns(codes, {name: words for name, (_, words) in texts.items()}, ints, self.table)
 
 
-def load(sources: Sequence[Source], rejects: Rejects, *, every_column: bool = False) -> Columns:
-    """The rows of all sources, in the order given."""
+def load(
+    sources: Sequence[Source],
+    rejects: Rejects,
+    *,
+    every_column: bool = False,
+    also: Sequence[str] = (),
+    numbered: bool = False,
+) -> Columns:
+    """The rows of all sources, in the order given.
+
+    Besides the columns of `FAST` the table has those of `also`, or every column. `numbered` adds the column `line`: the
+    row's place in its file.
+    """
+    known = (*COLUMNS, *POSITION_COLUMNS) if every_column else tuple(dict.fromkeys((*FAST, "position", *also)))
+    parts = [part for source in sources for part in _parts(source, rejects, known, numbered)]
+    if len(parts) == 1:
+        return parts[0].columns()
+    if not parts:
+        return _Part(table_of_rows([])).columns()
     pa = require_pyarrow()
-    tables = [table for source in sources for table in _tables(source, rejects, every_column)]
-    joined = pa.concat_tables(tables, promote_options="permissive") if tables else table_of_rows([])
-    return _columns(joined)
+    return _Part(pa.concat_tables([part.columns().table for part in parts], promote_options="permissive")).columns()
 
 
-def _tables(source: Source, rejects: Rejects, every_column: bool) -> Iterator[Any]:
+def _parts(source: Source, rejects: Rejects, known: Sequence[str], numbered: bool) -> Iterator[_Part]:
     pa = require_pyarrow()
+    if source.groups is None:
+        files, path = filesystem(source.path)
+        with files.open_input_file(path) as file:
+            yield _Part(table_of_lines(source.path, file, source.span or (0, file.size()), rejects, known, numbered))
+        return
+    try:
+        part = _read(source, known, skipping=True)
+        if not _plain(part):
+            part = _read(source, known, skipping=False)
+    except (pa.ArrowException, OSError) as error:
+        if len(source.groups) > 1:  # what is damaged costs its own row group only
+            for one in _apart(source):
+                yield from _parts(one, rejects, known, numbered)
+            return
+        first, last = source.first_row, source.first_row + source.rows - 1
+        words = str(error).splitlines()[0] if str(error) else type(error).__name__
+        rejects.add(source.path, first, f"unreadable rows {first} to {last}: {words}")
+        return
+    if not _plain(part):
+        rows = enumerate(part.table.to_pylist(maps_as_pydicts="strict"), start=source.first_row)
+        yield _Part(table_of_values(source.path, rows, rejects, known, numbered))
+        return
+    if numbered:
+        lines = np.arange(source.first_row, source.first_row + part.table.num_rows)
+        part.table = part.table.append_column("line", pa.array(lines))
+    good = _good(source, part, rejects)
+    yield part if good is None else _Part(part.table.filter(pa.array(good)), part.same)
+
+
+@lru_cache(maxsize=64)
+def _footer(path: str, stamp: str) -> Any:
+    """A file's metadata; `stamp` tells versions of a file apart. Parsing it for every source would cost more than reading."""
+    import pyarrow.parquet as pq
+
+    files, inner = filesystem(path)
+    with files.open_input_file(inner) as raw, pq.ParquetFile(raw) as file:
+        return file.metadata
+
+
+def _read(source: Source, known: Sequence[str], *, skipping: bool) -> _Part:
     import pyarrow.parquet as pq
 
     files, path = filesystem(source.path)
-    if source.groups is None:
-        with files.open_input_stream(path) as stream:
-            yield _accept_rows(source.path, _lines(source.path, stream.read(), rejects), rejects)
-        return
-    try:
-        with files.open_input_file(path) as raw, pq.ParquetFile(raw) as file:
-            known = (*COLUMNS, *POSITION_COLUMNS) if every_column else (*FAST, "position")
-            wanted = [name for name in known if name in file.schema_arrow.names]
-            table = file.read_row_groups(list(source.groups), columns=wanted, use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        rejects.add(source.path, source.first_row, f"unreadable rows: {first}", source.rows)
-        return
-    if not _plain(table):
-        rows = enumerate(table.to_pylist(maps_as_pydicts="strict"), start=source.first_row)
-        yield _accept_rows(source.path, rows, rejects)
-        return
-    good = _good(source, table, rejects)
-    yield table if good is None else table.filter(good)
+    footer = _footer(source.path, source.stamp)
+    groups = list(source.groups or ())
+    paths = [footer.schema.column(index).path for index in range(footer.num_columns)]
+    texts = [name for name in paths if TYPES.get(name) == "string"]
+    remote = "://" in source.path
+    with (
+        files.open_input_file(path) as raw,
+        pq.ParquetFile(raw, metadata=footer, read_dictionary=texts, pre_buffer=remote) as file,
+    ):
+        given = file.schema_arrow
+        doubtful = [column.name for column in given if not fits(family(column.type), TYPES.get(column.name, ""))]
+        wanted = [name for name in TYPES if name in given.names and (name in known or name in doubtful)]
+        sound = [name for name in wanted if name in FAST and name != "step" and name not in doubtful]
+        same = _constants(footer, groups, {name: paths.index(name) for name in sound if name in paths}) if skipping else {}
+        table = file.read_row_groups(groups, columns=[name for name in wanted if name not in same], use_threads=False)
+    return _unlisted(_Part(table, same))
 
 
-def _plain(table: Any) -> bool:
-    """Whether the columns have the types of the schema and positions have no holes."""
-    from pyarrow import types
+def _constants(footer: Any, groups: Sequence[int], places: Mapping[str, int]) -> dict[str, Any]:
+    """Columns with one value, or only nulls, in all the row groups.
 
-    if "position" in table.column_names and table.column("position").null_count < table.num_rows:
-        return False
-    for name in FAST:
-        if name not in table.column_names:
-            if name in ("process", "step", "kind", "origin", "number"):
-                return False
-            continue
-        kind = table.schema.field(name).type
-        kind = kind.value_type if types.is_dictionary(kind) else kind
-        fits = types.is_string(kind) or types.is_large_string(kind) if name in TEXTS else types.is_signed_integer(kind)
-        if not fits and table.column(name).null_count < table.num_rows:
-            return False
-    nulls = [table.column(name).null_count if name in table.column_names else table.num_rows for name in POSITION_COLUMNS]
-    return nulls == sorted(nulls)
+    Smallest and largest value bound the others even where they are not exact, so if they are equal there is no other; but
+    for long texts not every writer keeps to that.
+    """
+    found: dict[str, Any] = {}
+    metadata = [footer.row_group(group) for group in groups]
+    for name, place in places.items():
+        values: set[Any] = set()
+        for group in metadata:
+            values.add(_only_value(group.column(place).statistics, group.num_rows, name in TEXTS))
+            if len(values) > 1 or NotImplemented in values:
+                break
+        else:
+            if len(values) == 1:
+                found[name] = values.pop()
+    return found
 
 
-def _good(source: Source, table: Any, rejects: Rejects) -> Any:
-    """Which rows the schema accepts; None if all."""
+def _only_value(statistics: Any, rows: int, text: bool) -> Any:
+    """The value that all rows have; NotImplemented if the statistics do not tell."""
+    if statistics is None or not statistics.has_null_count:
+        return NotImplemented
+    if statistics.null_count == rows:
+        return None
+    if statistics.null_count or not statistics.has_min_max or statistics.min != statistics.max:
+        return NotImplemented
+    value = statistics.min
+    sound = isinstance(value, str) and len(value.encode()) <= EXACT_BYTES if text else type(value) is int
+    return value if sound else NotImplemented
+
+
+def _apart(source: Source) -> Iterator[Source]:
+    """One source per row group."""
+    first = source.first_row
+    footer = _footer(source.path, source.stamp)
+    for group in source.groups or ():
+        rows = footer.row_group(group).num_rows
+        yield replace(source, groups=(group,), first_row=first, rows=rows)
+        first += rows
+
+
+def _unlisted(part: _Part) -> _Part:
+    """With positions as flat columns, where they are whole numbers or lists of them."""
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    needed = [table.column(name) for name in ("process", "step", "kind")]
-    kinds, words = _text(table.column("kind"), table.num_rows)
-    known = np.array([word in KINDS for word in words] + [False])[kinds]
-    about = np.array([word in MESSAGE_KINDS for word in words] + [False])[kinds]
-    named = np.ones(table.num_rows, dtype=np.bool_)
-    for name in ("origin", "number"):
-        if table.column(name).null_count:
-            named &= np.asarray(pc.is_valid(table.column(name)))
-    whole = np.ones(table.num_rows, dtype=np.bool_)
-    for column in needed:
-        if column.null_count:
-            whole &= np.asarray(pc.is_valid(column))
-    good = whole & known & (named | ~about)
+    table = part.table
+    flat = any(part.nulls(name) < table.num_rows for name in POSITION_COLUMNS)
+    if "position" not in table.column_names or flat or part.nulls("position") == table.num_rows:
+        return part
+    column = table.column("position").combine_chunks()
+    kind = family(column.type)
+    if kind in ("int32", "int64"):
+        flats = [column]
+    elif kind in ("list<int32>", "list<int64>"):
+        length = pc.list_value_length(column)
+        if pc.max(length).as_py() > len(POSITION_COLUMNS) or column.flatten().null_count:
+            return part
+        flats = []
+        for depth in range(len(POSITION_COLUMNS)):
+            long = pc.fill_null(pc.greater(length, depth), False)
+            index = pc.add(pc.cast(column.offsets[:-1], pa.int64()), depth)
+            flats.append(pc.take(column.values, pc.if_else(long, index, pa.scalar(None, pa.int64()))))
+    else:
+        return part
+    same = {name: value for name, value in part.same.items() if name not in POSITION_COLUMNS}
+    kept = table.select([name for name in table.column_names if name != "position" and name not in POSITION_COLUMNS])
+    for name, values in zip(POSITION_COLUMNS, flats, strict=False):
+        kept = kept.append_column(name, values)
+    return _Part(kept, same)
+
+
+def _plain(part: _Part) -> bool:
+    """Whether no value can be of a wrong type, but for integers that are too large, and positions have no holes."""
+    table = part.table
+    if not all(part.has(name) for name in (*REQUIRED, *REQUIRED_ON_MESSAGE)):
+        return False
+    for column in table.schema:
+        if column.name != "position" and _fits(column.name, column.type):
+            continue
+        if table.column(column.name).null_count < table.num_rows:
+            return False
+    nulls = [part.nulls(name) for name in POSITION_COLUMNS]
+    if nulls != sorted(nulls):
+        return False
+    some = [name for name, missing in zip(POSITION_COLUMNS, nulls, strict=True) if 0 < missing < table.num_rows]
+    return all(_within(table.column(inner), table.column(outer)) for outer, inner in pairwise(some))
+
+
+def _within(inner: Any, outer: Any) -> bool:
+    """Whether one column has values only where the other one has, too."""
+    import pyarrow.compute as pc
+
+    if inner.num_chunks == outer.num_chunks == 1:  # mostly their bitmaps are the same
+        one, two = inner.chunk(0), outer.chunk(0)
+        if one.offset == two.offset == 0 and one.buffers()[0].equals(two.buffers()[0]):
+            return True
+    return not pc.any(pc.and_(pc.is_valid(inner), pc.is_null(outer))).as_py()
+
+
+def _fits(name: str, kind: Any) -> bool:
+    found, wanted = family(kind), TYPES.get(name)
+    return wanted is None or fits(found, wanted) or (found, wanted) == ("int64", "int32")
+
+
+def _good(source: Source, part: _Part, rejects: Rejects) -> Mask | None:
+    """Which rows the schema accepts; None if all."""
+    table = part.table
+    wide = [one.name for one in table.schema if TYPES.get(one.name) == "int32" and family(one.type) == "int64"]
+    kinds, words = part.text("kind")
+    lacking = [name for name in (*REQUIRED, *REQUIRED_ON_MESSAGE) if part.nulls(name)]
+    if not lacking and not wide and all(word in KINDS for word in words):
+        return None
+    known = np.array([word in KINDS for word in words] + [False])
+    about = np.array([word in MESSAGE_KINDS for word in words] + [False])
+    good: Mask = known[kinds]
+    for name in lacking:
+        valid = _valid(part, name)
+        good &= valid if name in REQUIRED else valid | ~about[kinds]
+    for name in wide:
+        values = part.integers(name)
+        good &= (values == NOTHING) | ((values >= INT32_MIN) & (values <= INT32_MAX))
     if good.all():
         return None
     for index in np.flatnonzero(~good):
-        row = table.slice(int(index), 1).to_pylist()[0]
-        rejects.add(source.path, source.first_row + int(index), _objection(row) or "malformed row")
-    return require_pyarrow().array(good)
+        row = table.slice(int(index), 1).to_pylist(maps_as_pydicts="strict")[0]
+        reason = objection({**part.same, **{name: value for name, value in row.items() if name in TYPES}})
+        rejects.add(source.path, source.first_row + int(index), reason or "malformed row")
+    return good
 
 
-def _lines(path: str, text: bytes, rejects: Rejects) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            yield number, msgspec.json.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            rejects.add(path, number, f"broken JSON: {error}")
+def _valid(part: _Part, name: str) -> Any:
+    import pyarrow.compute as pc
 
-
-def _accept_rows(path: str, rows: Iterator[tuple[int, Any]], rejects: Rejects) -> Any:
-    accepted: list[Any] = []
-    for number, given in rows:
-        try:
-            loose = msgspec.convert(given, _LOOSE)
-        except msgspec.ValidationError as error:
-            rejects.add(path, number, f"wrong type: {error}")
-            continue
-        row = {name: value for name, value in msgspec.structs.asdict(loose).items() if value is not None}
-        reason = _objection(row)
-        place = row.get("position")
-        if place is None:
-            place = [row[name] for name in POSITION_COLUMNS if name in row]
-        elif isinstance(place, int):
-            place = [place]
-        if reason is None and len(place) > len(POSITION_COLUMNS):
-            reason = f"position with more than {len(POSITION_COLUMNS)} components"
-        if reason is not None:
-            rejects.add(path, number, reason)
-            continue
-        row["position"] = place
-        accepted.append(row)
-    return table_of_rows(accepted)
-
-
-def _objection(row: dict[str, Any]) -> str | None:
-    for column in ("process", "step", "kind"):
-        if row.get(column) is None:
-            return f"missing column {column}"
-    kind = row["kind"]
-    if kind not in KINDS:
-        return f"unknown kind {kind!r}"
-    for column in ("origin", "number") if kind in MESSAGE_KINDS else ():
-        if row.get(column) is None:
-            return f"missing column {column} on {kind}"
-    return None
-
-
-def _columns(table: Any) -> Columns:
-    rows = table.num_rows
-    names = set(table.column_names)
-    codes: dict[str, Codes] = {}
-    words: dict[str, list[str]] = {}
-    for name in TEXTS:
-        codes[name], words[name] = _text(table.column(name) if name in names else None, rows)
-    ints = {name: _integers(table.column(name) if name in names else None, rows) for name in INTEGERS}
-    return Columns(codes, words, ints, table)
+    if name in part.same:
+        return np.broadcast_to(np.array([part.same[name] is not None]), part.table.num_rows)
+    return np.asarray(pc.is_valid(part.table.column(name)))
 
 
 def _text(column: Any, rows: int) -> tuple[Codes, list[str]]:
@@ -227,24 +372,26 @@ def _text(column: Any, rows: int) -> tuple[Codes, list[str]]:
     from pyarrow import types
 
     if column is None or column.null_count == rows:
-        return np.full(rows, -1, dtype=np.int32), []
+        return np.broadcast_to(np.full(1, -1, dtype=np.int32), rows), []
     if not types.is_dictionary(column.type):
         column = column.dictionary_encode()
-    whole = column.unify_dictionaries().combine_chunks()
-    whole = whole.chunk(0) if hasattr(whole, "num_chunks") else whole
-    words = whole.dictionary.to_pylist()
-    codes = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-    distinct = {word: place for place, word in enumerate(dict.fromkeys(words))}
-    if len(distinct) < len(words):
-        codes = np.array([distinct[word] for word in words] + [-1], dtype=np.int32)[codes]
-    return codes, list(distinct)
+    place: dict[str, int] = {}
+    codes: list[Codes] = []
+    for chunk in column.chunks:
+        words = chunk.dictionary.to_pylist()
+        own = np.array([-1 if word is None else place.setdefault(word, len(place)) for word in words] + [-1], dtype=np.int32)
+        index = chunk.indices.fill_null(len(words)) if chunk.indices.null_count else chunk.indices
+        found = np.asarray(index)
+        same = found.dtype == np.int32 and not chunk.indices.null_count and bool((own[:-1] == np.arange(len(words))).all())
+        codes.append(found if same else own[found])
+    return codes[0] if len(codes) == 1 else np.concatenate(codes), list(place)
 
 
 def _integers(column: Any, rows: int) -> Ints:
     import pyarrow as pa
 
     if column is None or column.null_count == rows:
-        return np.full(rows, NOTHING, dtype=np.int64)
+        return np.broadcast_to(np.full(1, NOTHING, dtype=np.int64), rows)
     if column.type != pa.int64():
         column = column.cast(pa.int64())
     return np.asarray(column.fill_null(NOTHING) if column.null_count else column)

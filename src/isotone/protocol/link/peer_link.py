@@ -53,10 +53,6 @@ class PeerLink:
         self.stash: dict[int, list[Sequenced]] = {}
         self.stashed = 0
 
-    def pending(self) -> bool:
-        """Whether a packet should go out now: new records that the window admits, or many acknowledgements owed."""
-        return bool(self.fresh and len(self.unacked) < self.window) or self.owed >= ACK_EVERY
-
     def acknowledge(self, now: int) -> int:
         """The acknowledgement for a packet that goes out now: 0, no news, unless it is due.
 
@@ -67,6 +63,15 @@ class PeerLink:
         self.owed = 0
         self.ack_at = None
         return self.received
+
+    def next_packet(self, now: int) -> tuple[int, int, list[Sequenced]] | None:
+        """(first, ack, records) of the packet that should go out now, if any: new records, or acknowledgements owed."""
+        due = self.owed >= ACK_EVERY or (self.ack_at is not None and now >= self.ack_at)
+        if not due and (not self.fresh or len(self.unacked) >= self.window):
+            return None
+        ack = self.acknowledge(now) if self.owed else 0
+        first, records = self.take(now)
+        return first, ack, records
 
     def take(self, now: int) -> tuple[int, list[Sequenced]]:
         """New records to send, with the number of the first; they now count as under way."""

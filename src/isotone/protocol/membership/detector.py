@@ -63,6 +63,10 @@ class Detector:
         """The process asks to be woken at `deadline`."""
         self._expected = deadline
 
+    def late(self, now: int) -> bool:
+        """Whether this process runs later than it had asked for."""
+        return self._expected is not None and now > self._expected
+
     def lag(self, now: int) -> int:
         """How long this process slept beyond what it had asked for; its peers' silence is forgiven for that long."""
         expected, self._expected = self._expected, None

@@ -13,7 +13,7 @@ never has a larger timestamp than the operation that it answers or one that its 
 Beyond the paper: a site that Definition 10 let keep silent says its clock a moment later (`idle = "catch_up"`). It is not waited
 for, and the next operation of a smaller site then finds a clock that needs no answer, which saves a quarter to a half of the
 acknowledgements on the way of a message in a quiet group. An operation still causes at most one acknowledgement per
-site. `idle = "silent"` is Protocol 2 as printed.
+site. `idle = "silent"` is Protocol 2 as printed. `acks = "gathered"` is Protocol 2 for point-to-point networks, see `gathering`.
 
 Stability (Definition 8) is one comparison: the smallest (timestamp, site) that any site may still use is the horizon, and what is
 below it is stable. For i < m.site: m.ts < LCV[i] + 1, that is m.ts ≤ LCV[i]; for i > m.site: m.ts ≤ LCV[i] + 1.
@@ -31,10 +31,12 @@ from isotone.model.errors import RemoteProtocolError
 from isotone.model.records import Cast, Direct
 from isotone.model.view import View
 from isotone.protocol.ordering.dependencies import Dependencies
+from isotone.protocol.ordering.gathering import Claims, Collector
 from isotone.protocol.ordering.orderer import Batch, Orderer, Outbox
 
 _MESSAGES = 0
 _ACK = 1
+_GATHERED = 2
 _CATCH_UP_NS = 2_000_000
 
 
@@ -42,13 +44,19 @@ class SinglePhase(Orderer):
     """A cast's stamp is [timestamp, *dependencies]; an acknowledgement's is [timestamp]."""
 
     name = "single_phase"
-    options = {"protocol": (2, 1), "sites": ("static", "dynamic"), "idle": ("catch_up", "silent")}  # noqa: RUF012
+    options = {  # noqa: RUF012
+        "protocol": (2, 1),
+        "sites": ("static", "dynamic"),
+        "idle": ("catch_up", "silent"),
+        "acks": ("multicast", "gathered"),
+    }
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         super().__init__(outbox, view, rank, seed)
         self.always = self.option("protocol") == 1
         self.dynamic = self.option("sites") == "dynamic"
-        self.catches_up = self.option("idle") == "catch_up"
+        self.gathers = self.option("acks") == "gathered" and not self.always
+        self.catches_up = self.option("idle") == "catch_up" and not self.gathers
         self.lcv = [0] * self.count
         self.pmq: list[tuple[int, int, Cast]] = []
         self.mrmt = 0
@@ -57,6 +65,8 @@ class SinglePhase(Orderer):
         self.owed = False  # Protocol 1: an operation came since the last acknowledgement
         self.next_keys = [self._key(1, site) for site in range(self.count)]
         self.dependencies = Dependencies(rank, self.count)
+        self.claims = Claims(self.count)
+        self.collector = Collector(rank, self.count)
 
     def _site(self, ts: int, site: int) -> int:
         return (site + ts) % self.count if self.dynamic else site
@@ -74,6 +84,7 @@ class SinglePhase(Orderer):
         self._clock(self.rank, ts)
         cast = self.outbox.multicast(_MESSAGES, [ts, *self.dependencies.difference()], batch)
         self.mrmt = ts
+        self.claims.seen[self.rank] = cast.seq
         heappush(self.pmq, (self._key(ts, self.rank), self.rank, cast))
         self._deliver_stable()
 
@@ -99,21 +110,43 @@ class SinglePhase(Orderer):
                 key = ts * self.count + sender
                 before = sender < rank
             need = ts - 1 if before else ts  # Definition 10
-            if need > self.must:
+            if self.gathers:
+                self.collector.operation((sender - 1) % self.count, key, need)
+                claimed = self.claims.arrived(sender, cast.seq)
+                if claimed > ts:
+                    self._clock(sender, claimed)
+            elif need > self.must:
                 self.must = need
             heappush(self.pmq, (key, sender, cast))
         self.owed = True
         self._deliver_stable()
 
     def direct(self, sender: int, record: Direct, now: int) -> None:
-        if record.kind != _ACK or len(record.stamp) != 1 or record.stamp[0] < self.lcv[sender]:
+        stamp = record.stamp
+        if record.kind == _GATHERED and self.gathers and len(stamp) == 2 * self.count and min(stamp) >= 0:
+            self._gathered(sender, stamp)
+        elif record.kind == _ACK and len(stamp) == 1 and (self.gathers or stamp[0] >= self.lcv[sender]):
+            if stamp[0] > self.lcv[sender]:
+                self._clock(sender, stamp[0])
+                self.collector.news = True
+        else:
             raise RemoteProtocolError(f"malformed acknowledgement from rank {sender}")
-        self._clock(sender, record.stamp[0])
         self._deliver_stable()
+
+    def _gathered(self, sender: int, stamp: list[int]) -> None:
+        """A collector tells what it knows of all clocks, of its own too."""
+        for site in range(self.count):
+            clock, casts = stamp[2 * site], stamp[2 * site + 1]
+            if site == self.rank:
+                self.mrmt = max(self.mrmt, min(clock, self.lcv[self.rank]))
+            elif clock > self.lcv[site] and self.claims.ripe(site, clock, casts):
+                self._clock(site, clock)
 
     def turn(self, now: int) -> None:
         """At most one acknowledgement per turn, with the final clock; a batch sent in this turn has said it already."""
-        if self.mrmt < self.must or (self.always and self.owed):
+        if self.gathers:
+            self._turn_gathering()
+        elif self.mrmt < self.must or (self.always and self.owed):
             self.mrmt = self.lcv[self.rank]
             self.outbox.direct(_ACK, [self.mrmt])
             self.outbox.note("acks")
@@ -122,6 +155,18 @@ class SinglePhase(Orderer):
             self.catch_up_at = None
         elif self.catch_up_at is None and self.catches_up:
             self.catch_up_at = now + _CATCH_UP_NS
+
+    def _turn_gathering(self) -> None:
+        collector, clock = self.collector, self.lcv[self.rank]
+        if collector.closed(min(self.next_keys), self.mrmt):
+            collector.news = False
+            self.mrmt = clock
+            seen = self.claims.seen
+            self.outbox.direct(_GATHERED, [value for pair in zip(self.lcv, seen, strict=True) for value in pair])
+            self.outbox.note("gathered")
+        for to in collector.to_tell(clock, self.mrmt):
+            self.outbox.direct(_ACK, [clock], to)
+            self.outbox.note("acks")
 
     def deadline(self) -> int | None:
         return self.catch_up_at

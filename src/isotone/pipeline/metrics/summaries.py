@@ -1,0 +1,211 @@
+"""One row per run: every metric in flat columns, for tables of many runs.
+
+The message rows of the history are shuffled once (`messages`) and all that rests on them shares that shuffle; the rest are
+sums and a look at the few rows about views and switches. Nothing is collected. The history itself is read several times:
+keep it (`history.persist()`) if it is dear to compute.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from isotone.pipeline.metrics.changes import protocol_switches, views, with_gap
+from isotone.pipeline.metrics.delays import delay
+from isotone.pipeline.metrics.flow import gaps_between, per_second, series
+from isotone.pipeline.metrics.frame import BUCKET_NS, complete_sum, of_kind, ratio, spread
+from isotone.pipeline.metrics.messages import History, Prepared, prepare
+
+
+def _spread_names(prefix: str, what: str) -> dict[str, str]:
+    names = {
+        "count": "how many have one",
+        "mean_ns": "mean",
+        "p50_ns": "median",
+        "p99_ns": "99th percentile",
+        "max_ns": "maximum",
+    }
+    return {f"{prefix}_{name}": f"{what}: {word}" for name, word in names.items()}
+
+
+COLUMNS: Final[dict[str, str]] = {
+    "run": "the run; empty if it has no name",
+    "rows": "rows of the trace",
+    "processes": "process instances, without the simulator's own",
+    "clocks": "clocks that times were taken from; latency between two of them is unknown",
+    "duration_ns": "from the first to the last row",
+    "sent": "messages sent",
+    "deliveries": "first deliveries of a message at a process, of all processes",
+    "duplicates": "further deliveries of the same message at the same process, counted nowhere else",
+    "returned": "messages that went back to their sender",
+    "early": "deliveries that the clock places before their send; they have no latency",
+    "span_ns": "from the first to the last send or delivery",
+    "sent_per_s": "messages sent per second of the span",
+    "sent_bytes_per_s": "their payload bytes",
+    "delivered_per_s": "deliveries of all processes per second of the span",
+    "delivered_bytes_per_s": "their payload bytes",
+    **_spread_names("latency", "send to deliver"),
+    **_spread_names("remote_latency", "send to deliver at another process"),
+    **_spread_names("held", "receive to deliver"),
+    **_spread_names("gap", "between deliveries in a row at a process"),
+    "rate_mean": "deliveries per bucket, of one sender's messages at one process, mean over senders and processes",
+    "rate_variance": "variance of that number over the buckets, mean over senders and processes",
+    "rate_dispersion": "variance over mean, mean over senders and processes",
+    "control_multicasts": "control records, whatever the number of receivers",
+    "control_records": "control records, one for each receiver",
+    "control_bytes": "their bytes",
+    "control_multicasts_per_message": "per message sent",
+    "control_records_per_message": "per message sent",
+    "control_bytes_per_message": "per message sent",
+    "view_changes": "views that a process installed after another one",
+    "view_change_mean_ns": "from flush to view at a process, mean",
+    "view_change_max_ns": "the longest",
+    "view_change_gap_max_ns": "longest time without a delivery at a process around a view change",
+    "switches": "switches of the protocol at a process",
+    "switch_mean_ns": "from the first to the last phase at a process, mean",
+    "switch_max_ns": "the longest",
+    "switch_gap_max_ns": "longest time without a delivery at a process around a switch",
+    "delay_messages": "messages both received and delivered, over all processes and views",
+    "delay_degree": "degree of delay, summed over processes and views",
+    "delay_overtaken": "messages that a later arrival passed",
+    "missing": "rows and columns that the trace lacks; what needs them is null",
+}
+"""The columns of `summary` and what they mean."""
+
+
+def summary(history: History, bucket_ns: int = BUCKET_NS) -> DataFrame:
+    """One row per run with the columns of `COLUMNS`; what cannot be known is null, and `missing` says for want of what."""
+    ready = prepare(history)
+    delivered = ready.delivered
+    parts = [
+        _counted(ready.rows),
+        _group(ready.members),
+        _delivered(delivered),
+        gaps_between(delivered).groupBy("run").agg(*spread("gap_ns", "gap")),
+        _rates(delivered, bucket_ns),
+        _changed(ready),
+        delay(ready).groupBy("run").agg(*[F.sum(name).alias(f"delay_{name}") for name in ("messages", "degree", "overtaken")]),
+    ]
+    found = _merge(parts)
+    found = found.withColumn("view_changes", F.when(F.col("view_rows") > 0, F.coalesce("view_changes", F.lit(0))))
+    first, last = F.least("sent_from", "delivered_from"), F.greatest("sent_to", "delivered_to")
+    found = found.withColumn("span_ns", last - first).withColumn("missing", _missing())
+    for name in ("sent", "delivered"):
+        total = "sent" if name == "sent" else "deliveries"
+        found = found.withColumn(f"{name}_per_s", per_second(total)).withColumn(
+            f"{name}_bytes_per_s", per_second(f"{name}_bytes")
+        )
+    for name in ("multicasts", "records", "bytes"):
+        found = found.withColumn(f"control_{name}_per_message", ratio(F.col(f"control_{name}"), F.col("sent")))
+    return found.select(*COLUMNS)
+
+
+def _merge(parts: Sequence[DataFrame]) -> DataFrame:
+    """One row per run of frames with one row per run and different columns."""
+    stacked = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+    names = [name for name in stacked.columns if name != "run"]
+    merged = stacked.groupBy("run").agg(*[F.max(name).alias(name) for name in names])
+    return merged.fillna(
+        0, ["deliveries", "duplicates", "early", "switches", *(name for name in names if name.endswith("_count"))]
+    )
+
+
+def _counted(rows: DataFrame) -> DataFrame:
+    """What sums over single rows tell."""
+
+    def among(kind: str, value: str = "kind") -> Column:
+        return F.when(of_kind(kind), F.col(value))
+
+    count = F.coalesce(F.col("count"), F.lit(1))
+    kinds = [F.count(among(kind)).alias(f"{kind}_rows") for kind in ("send", "deliver", "receive", "packet", "view")]
+    endings = F.count(F.when(F.col("kind").isin("flush", "transitional"), 1)).alias("flush_rows")
+    timed = [F.count(among(kind, "time")).alias(f"{kind}_timed") for kind in ("send", "deliver")]
+    return rows.groupBy("run").agg(
+        F.count("*").alias("rows"),
+        *kinds,
+        *timed,
+        endings,
+        F.when((F.count(among("send")) > 0) | (F.count(among("deliver")) == 0), F.count(among("send"))).alias("sent"),
+        F.count(among("returned")).alias("returned"),
+        complete_sum(F.col("size"), of_kind("send")).alias("sent_bytes"),
+        F.min(among("send", "at")).alias("sent_from"),
+        F.max(among("send", "at")).alias("sent_to"),
+        complete_sum(count, of_kind("packet")).alias("control_multicasts"),
+        complete_sum(count * F.col("fanout"), of_kind("packet")).alias("control_records"),
+        complete_sum(F.col("size"), of_kind("packet")).alias("control_bytes"),
+    )
+
+
+def _group(members: DataFrame) -> DataFrame:
+    return members.groupBy("run").agg(
+        F.count(F.when(~F.col("surroundings"), 1)).alias("processes"),
+        F.count_distinct("clock").alias("clocks"),
+        F.max(F.col("last") - F.col("zero")).alias("duration_ns"),
+    )
+
+
+def _delivered(delivered: DataFrame) -> DataFrame:
+    rows = delivered.withColumn("remote_ns", F.when(F.col("remote"), F.col("latency_ns")))
+    return rows.groupBy("run").agg(
+        F.count("*").alias("deliveries"),
+        (F.sum("times") - F.count("*")).alias("duplicates"),
+        F.count(F.when(F.col("why") == "early", 1)).alias("early"),
+        F.count(F.when(F.col("why") == "clock", 1)).alias("foreign_clock"),
+        complete_sum(F.col("size")).alias("delivered_bytes"),
+        F.min("at").alias("delivered_from"),
+        F.max("at").alias("delivered_to"),
+        *spread("latency_ns", "latency"),
+        *spread("remote_ns", "remote_latency"),
+        *spread("held_ns", "held"),
+    )
+
+
+def _rates(delivered: DataFrame, bucket_ns: int) -> DataFrame:
+    flows = series(delivered, ("run", "process", "origin"), bucket_ns)
+    return flows.groupBy("run").agg(*[F.avg(name).alias(f"rate_{name}") for name in ("mean", "variance", "dispersion")])
+
+
+def _changed(ready: Prepared) -> DataFrame:
+    columns = ["run", "process", "begin_step", "end_step", "duration_ns"]
+    installed = views(ready).where(~F.col("initial"))
+    both = installed.select(*columns, F.lit("view").alias("what")).union(
+        protocol_switches(ready).select(*columns, F.lit("switch").alias("what"))
+    )
+    changed = with_gap(both, ready.delivered)
+
+    def among(what: str, value: str) -> Column:
+        return F.when(F.col("what") == what, F.col(value))
+
+    sums: list[Column] = []
+    for what, prefix, plural in (("view", "view_change", "view_changes"), ("switch", "switch", "switches")):
+        sums += [
+            F.count(among(what, "what")).alias(plural),
+            F.avg(among(what, "duration_ns")).alias(f"{prefix}_mean_ns"),
+            F.max(among(what, "duration_ns")).alias(f"{prefix}_max_ns"),
+            F.max(among(what, "gap_ns")).alias(f"{prefix}_gap_max_ns"),
+        ]
+    return changed.groupBy("run").agg(*sums)
+
+
+def _missing() -> Column:
+    """What the trace lacks, as `kind` if there is no such row, and as `kind.column` if no such row has the column."""
+    delivering = F.col("deliver_rows") > 0
+    sending, packing, viewing = F.col("send_rows") > 0, F.col("packet_rows") > 0, F.col("view_rows") > 0
+    lacks = {
+        "deliver": ~delivering,
+        "deliver.time": delivering & (F.col("deliver_timed") == 0),
+        "deliver.size": delivering & F.col("delivered_bytes").isNull(),
+        "send": delivering & ~sending,
+        "send.time": sending & (F.col("send_timed") == 0),
+        "send.size": sending & F.col("sent_bytes").isNull(),
+        "one clock": F.col("foreign_clock") > 0,
+        "receive": F.col("receive_rows") == 0,
+        "packet": ~packing,
+        "packet.fanout": packing & F.col("control_records").isNull(),
+        "packet.size": packing & F.col("control_bytes").isNull(),
+        "view": ~viewing,
+        "flush": (F.col("view_changes") > 0) & (F.col("flush_rows") == 0),
+    }
+    return F.array_compact(F.array(*[F.when(lack, name) for name, lack in lacks.items()]))

@@ -1,0 +1,1 @@
+"""Sweeps: an experiment's cells (scenario × grid × seed) as Spark tasks that simulate, check and measure."""
