@@ -14,7 +14,6 @@ import msgspec
 from isotone.model.ids import ProcessId, ViewId
 from isotone.model.view import Ordering, View
 
-
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Stamp = list[Annotated[int, msgspec.Meta(gt=-(1 << 62), lt=1 << 62)]]
 

@@ -15,7 +15,7 @@ import msgspec
 from isotone.model.errors import Closed, RemoteProtocolError
 from isotone.model.events import Ended, SlowMember, Suspicion, Upcall, ViewInstalled
 from isotone.model.ids import ProcessId, ViewId
-from isotone.model.records import Cast, Cohort, Loose, Packet
+from isotone.model.records import Cast, Cohort, Loose, Packet, Sequenced
 from isotone.model.settings import EndpointConfig
 from isotone.model.view import View
 from isotone.protocol.epoch import Epoch
@@ -364,24 +364,22 @@ class Endpoint:
         }
 
     def _count_packets(self, packets: list[tuple[ProcessId, Packet]], now: int) -> None:
-        """Trace rows for control records: one per kind and turn."""
-        totals: dict[str, list[int]] = {}
-        sizes: dict[int, int] = {}
+        """Trace rows for control records: one per turn, kind and number of receivers."""
+        copies: dict[int, tuple[Sequenced | Loose, int]] = {}
         for _, packet in packets:
             for record in (*packet.loose, *packet.records):
-                kind = type(record).__name__.lower()
-                if kind == "cast" and record.payloads:  # type: ignore[union-attr]
-                    continue
-                size = sizes.get(id(record))
-                if size is None:
-                    size = sizes[id(record)] = len(msgspec.msgpack.encode(record))
-                entry = totals.setdefault(_PACKET_NAMES.get(kind, kind), [0, 0, 0])
-                entry[0] += 1
-                entry[1] += size
+                if type(record) is not Cast or not record.payloads:
+                    copies[id(record)] = (record, copies[id(record)][1] + 1 if id(record) in copies else 1)
+        totals: dict[tuple[str, int], tuple[int, int]] = {}
+        for record, fanout in copies.values():
+            kind = type(record).__name__.lower()
+            key = (_PACKET_NAMES.get(kind, kind), fanout)
+            count, size = totals.get(key, (0, 0))
+            totals[key] = (count + 1, size + fanout * len(msgspec.msgpack.encode(record)))
         view = self.epoch.view.id if self.epoch is not None else None
         if self.recorder is not None:
-            for kind, (count, size, _) in sorted(totals.items()):
-                self.recorder.packet(now, view, kind, count, 1, size)
+            for (kind, fanout), (count, size) in sorted(totals.items()):
+                self.recorder.packet(now, view, kind, fanout, count, size)
 
 
 _PACKET_NAMES = {"cast": "order", "direct": "ack"}

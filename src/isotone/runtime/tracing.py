@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,15 @@ _ROTATE_NS = 1_000_000_000
 _IDLE_TICKS = 5
 _EVENTS_WRITE = 256
 _EVENTS_MAX = 1024
+
+
+def host_clock() -> str:
+    """A name for this host's monotonic clock: times of processes that give the same one can be compared."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        boot = f"{uuid.getnode():x}"
+    return f"monotonic:{boot}"
 
 
 class _Handed(TraceRecorder):
@@ -48,7 +58,7 @@ class LiveTrace:
     def __init__(self, directory: str | Path, process: ProcessId, form: Form | None = None) -> None:
         if form is None:
             form = "parquet" if importlib.util.find_spec("pyarrow") else "jsonl"
-        self.recorder = TraceRecorder(process)
+        self.recorder = TraceRecorder(process, clock=host_clock())
         self._directory = Path(directory)
         self._writer: TraceWriter | None = open_writer(self._directory, process, form, rotate_ns=_ROTATE_NS)
         self._writing: asyncio.Future[None] | None = None

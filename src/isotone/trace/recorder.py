@@ -61,10 +61,11 @@ class Taken(NamedTuple):
 class TraceRecorder:
     """Collects what one process did; see the module for what it promises."""
 
-    __slots__ = ("_events", "_step", "process", "run")
+    __slots__ = ("_clock", "_events", "_step", "process", "run")
 
-    def __init__(self, process: str, run: str = "") -> None:
+    def __init__(self, process: str, run: str = "", clock: str = "") -> None:
         self.process = process
+        self._clock = clock
         self.run = run
         self._events: list[Event] = []
         self._step = 1
@@ -79,7 +80,7 @@ class TraceRecorder:
     # --- the life of a process -------------------------------------------------------------------------------------
 
     def start(self, now: int, detail: Mapping[str, str]) -> None:
-        self._plain("start", now, None, _detailed({}, detail))
+        self._plain("start", now, None, _detailed({}, {**detail, "clock": self._clock} if self._clock else detail))
 
     def stop(self, now: int) -> None:
         self._plain("stop", now, None, None)
