@@ -69,6 +69,7 @@ test-long: $(STAMP)
 	@$(PY) -m pytest -n 2 -m long || test $$? -eq 5
 	@$(PY) -m isotone.sim.swarm --seeds $(N)
 
-bench: $(STAMP)
+bench: $(STAMP) java
 	@$(PY) benchmarks/live.py
 	@$(PY) benchmarks/sim.py
+	@$(PY) benchmarks/pipeline.py --events 1e6 --processes 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -43,9 +44,15 @@ def _keep_standard_files() -> None:
             os.open(os.devnull, os.O_RDWR)
 
 
+def _not_an_interrupted_call(record: logging.LogRecord) -> bool:
+    """py4j logs a traceback when Ctrl-C comes in the middle of a call to Spark; one line of our own says it."""
+    return "while sending command" not in str(record.msg)
+
+
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command and exit with its status."""
     _keep_standard_files()
+    logging.getLogger().addFilter(_not_an_interrupted_call)
     try:
         status = app(args=list(arguments) if arguments is not None else None, standalone_mode=False)
     except TyperException as error:

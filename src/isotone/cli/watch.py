@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    import threading
+
     from isotone.cli.watch_output import Output
     from isotone.pipeline.stream.judge import State
 
@@ -85,45 +87,45 @@ def _run(session: object, where: str, checkpoint: str, once: bool, until_idle: f
     def on_batch(state: State) -> None:
         news.put((list(state.changes), summary(state)))
 
-    with spark_errors(session), _terminable():
+    with spark_errors(session), _terminable() as interrupted:
         watching = Watch(session, where, checkpoint, on_batch, clock=time.monotonic)
         resumed = watching.state.batch >= 0
         output.begin(where, summary(watching.state) if resumed else None)
         watching.start(once=once)
         quiet_since: float | None = None
-        try:
-            with output:
-                while True:
-                    ended = watching.wait(POLL_S)
-                    while not news.empty():
-                        quiet_since = None
-                        changes, told = news.get()
-                        for standing in changes:
-                            output.change(standing)
-                        output.summary(told)
-                    if ended:
+        with output:
+            while True:
+                ended = watching.wait(POLL_S)
+                while not news.empty():
+                    quiet_since = None
+                    changes, told = news.get()
+                    for standing in changes:
+                        output.change(standing)
+                    output.summary(told)
+                if ended or interrupted.is_set():
+                    break
+                output.tick()
+                if until_idle and quiet_since is None and watching.is_quiet():
+                    quiet_since = time.monotonic()
+                if quiet_since is not None and time.monotonic() - quiet_since > until_idle:
+                    if watching.is_quiet():
                         break
-                    output.tick()
-                    if until_idle and quiet_since is None and watching.is_quiet():
-                        quiet_since = time.monotonic()
-                    if quiet_since is not None and time.monotonic() - quiet_since > until_idle:
-                        if watching.is_quiet():
-                            break
-                        quiet_since = None
-        except KeyboardInterrupt:
-            pass
+                    quiet_since = None
         final = watching.stop()
     output.end(summary(final))
     return STATUS[overall(final)]
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """SIGTERM ends a watch as Ctrl-C does."""
+def _terminable() -> Iterator[threading.Event]:
+    """Ctrl-C and SIGTERM ask for the end; an exception in the middle of a call to Spark would break its connection."""
     import signal
+    import threading
 
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    asked = threading.Event()
+    before = {number: signal.signal(number, lambda *_: asked.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield asked
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

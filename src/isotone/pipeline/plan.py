@@ -7,10 +7,11 @@ Invariants: every row group of every readable file is in exactly one source; a s
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatch
 from typing import Any, Final
+from urllib.parse import quote
 
 from isotone.model.errors import TraceFormatError
 from isotone.trace.columns import MixedSchemas, require_pyarrow
@@ -78,13 +79,13 @@ def make_plan(paths: Sequence[str], *, rows_per_source: int = ROWS_PER_SOURCE) -
     plan = Plan()
     seen: set[str] = set()
     for given in map(str, paths):
-        matched = False
+        matched, set_apart = False, len(plan.quarantined)
         for name in _expand(given, plan):
             matched = True
             if name not in seen:
                 seen.add(name)
                 plan.sources.extend(_sources(name, plan, rows_per_source))
-        if not matched and not plan.quarantined:
+        if not matched and len(plan.quarantined) == set_apart:
             raise TraceFormatError(f"no trace in {given}: nothing there ends in .parquet or .jsonl")
     return plan
 
@@ -92,13 +93,13 @@ def make_plan(paths: Sequence[str], *, rows_per_source: int = ROWS_PER_SOURCE) -
 def _expand(given: str, plan: Plan) -> Iterator[str]:
     from pyarrow import fs
 
-    magic = not _MAGIC.isdisjoint(given)
-    base = given
-    while not _MAGIC.isdisjoint(base):
-        base = base.rpartition("/")[0] if "/" in base else "."
-    files, root = filesystem(base or "/")
-    prefix = given.partition("://")[0] + "://" if "://" in given else ""
-    pattern = filesystem(given)[1] if magic and not prefix else given.partition("://")[2]
+    place, mark, options = given.partition("?") if "://" in given else (given, "", "")
+    base = place
+    if "://" in given or not os.path.exists(given):  # a file may have brackets in its name
+        while not _MAGIC.isdisjoint(base):
+            base = base.rpartition("/")[0] if "/" in base else "."
+    files, root = filesystem((base or "/") + mark + options)
+    wanted = _pattern(place[len(base) :].lstrip("/")) if base != place else None
     try:
         info = files.get_file_info(root)
         if info.type == fs.FileType.NotFound:
@@ -106,27 +107,44 @@ def _expand(given: str, plan: Plan) -> Iterator[str]:
         if info.type == fs.FileType.File:
             if not root.endswith(SUFFIXES):
                 raise TraceFormatError(f"{given} is not a trace: its name must end in .parquet or .jsonl")
-            yield given if prefix else root
+            yield given if "://" in given else root
             return
         inner = files.get_file_info(fs.FileSelector(root, recursive=True))
     except OSError as error:
         raise TraceFormatError(f"cannot read the trace {given}: {error.strerror or _first_line(error)}") from None
     for entry in sorted(inner, key=lambda entry: str(entry.path)):
-        below = any(fnmatch(entry.path, form) for form in (pattern, pattern.rstrip("/") + "/*")) if magic else True
-        if entry.type != fs.FileType.File or not below:
+        below = str(entry.path)[len(root.rstrip("/")) + 1 :]
+        if entry.type != fs.FileType.File or (wanted is not None and not wanted.fullmatch(below)):
             continue
         name = entry.base_name
         if name.startswith(".") and name.endswith(PART_SUFFIX):
             reason = "unfinished file: its writer is still at work, or was killed"
             plan.quarantined.append(Quarantined(entry.path, 0, reason))
         elif name.endswith(SUFFIXES) and name[0] not in "._":
-            yield _rejoin(given, root, base, entry.path) if prefix else entry.path
+            yield f"{base.rstrip('/')}/{quote(below)}{mark}{options}" if "://" in given else entry.path
 
 
-def _rejoin(given: str, root: str, base: str, path: str) -> str:
-    """The URI of a file found below `base`; the part that names the host and options is kept."""
-    head, mark, options = base.partition("?")
-    return head.rstrip("/") + path[len(root.rstrip("/")) :] + mark + options
+def _pattern(glob: str) -> re.Pattern[str]:
+    """What a glob matches, and all below that; `*` stays within a directory, `**` does not."""
+    parts = ["(?:[^/]+/)*" if part == "**" else f"{_translate(part)}/" for part in glob.split("/")]
+    if glob.endswith("**"):
+        return re.compile("".join(parts) + ".*", re.DOTALL)
+    return re.compile("".join(parts).removesuffix("/") + "(?:/.*)?", re.DOTALL)
+
+
+def _translate(part: str) -> str:
+    """One part of a glob as a regular expression."""
+    text = ""
+    while part:
+        sign, part = part[0], part[1:]
+        end = part.find("]", 1) if sign == "[" else -1
+        if end > 0:
+            inside = part[:end].replace("\\", r"\\")
+            text += f"[^{inside[1:]}]" if inside[0] == "!" else f"[{inside}]"
+            part = part[end + 1 :]
+        else:
+            text += {"*": "[^/]*", "?": "[^/]"}.get(sign) or re.escape(sign)
+    return text
 
 
 def _sources(name: str, plan: Plan, rows_per_source: int) -> Iterator[Source]:

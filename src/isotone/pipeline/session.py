@@ -11,10 +11,12 @@ Invariant: what fails raises `ConfigError` with one line; nothing of a Java stac
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -93,7 +95,7 @@ def open_session(master: str | None = None, *, settings: Mapping[str, str] | Non
     for name, value in {**({} if submitted else _AT_START), **(settings or {})}.items():
         builder = builder.config(name, value)
     try:
-        with _standard_error_to(log):
+        with _standard_error_to(log), _own_interrupts():
             session = builder.getOrCreate()
             session.sparkContext.setLogLevel("OFF" if submitted else "ERROR")
             configured = session.sparkContext.getConf()
@@ -184,6 +186,15 @@ def _reach(master: str) -> None:
         else:
             return
     raise ConfigError(f"no Spark master at {master}: {'; '.join(reasons)}")
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """PySpark's handler of Ctrl-C talks to the JVM from inside a call that does; keep the one that was there."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

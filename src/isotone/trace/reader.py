@@ -110,8 +110,9 @@ def _find(paths: Sequence[Path], reading: "_Reading") -> list[Path]:
         raise TraceFormatError("no trace given: name a directory, a glob or files that end in .parquet or .jsonl")
     found: dict[Path, Path] = {}
     for path in paths:
+        set_apart = len(reading.trace.quarantined)
         matched = list(_expand(path, reading))
-        if not matched and not reading.trace.quarantined:
+        if not matched and len(reading.trace.quarantined) == set_apart:
             raise TraceFormatError(f"no trace in {path}: nothing there ends in .parquet or .jsonl")
         for match in matched:
             found.setdefault(match.resolve(), match)

@@ -47,7 +47,8 @@ def vectors_of(history: History) -> tuple[Vectors, Late]:
 def _pass(history: History, placed: list[tuple[Log, int]], vectors: Vectors, circles: bool) -> tuple[bool, Late]:
     width = len(history.actors)
     origins, numbers = history.origin, history.number
-    known = {log.actor: [0] * width for log in history.logs}  # all that precedes something delivered, and itself
+    nothing = min(numbers, default=0) - 1  # other people count from 0, or as they like
+    known = {log.actor: [nothing] * width for log in history.logs}  # all that precedes something delivered, and itself
     delivered: dict[int, set[int]] = {actor: set() for actor in known}
     late: Late = []
     changed = False
