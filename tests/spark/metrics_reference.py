@@ -1,6 +1,5 @@
-"""The metrics once more, in plain Python over lists of rows, straight from their definitions; and histories to compare on."""
+"""The metrics once more, over lists of rows, straight from their definitions and without care for their cost."""
 
-import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -317,65 +316,3 @@ def flow(places: Sequence[int]) -> Row:
     empty = buckets - len(counts)
     variance = (sum((count - mean) ** 2 for count in counts.values()) + empty * mean**2) / buckets
     return {"events": len(places), "buckets": buckets, "mean": mean, "variance": variance, "dispersion": variance / mean}
-
-
-def with_arrivals(rows: Sequence[Mapping[str, Any]], seed: int) -> Table:
-    """A recorded run with `receive` rows at random places between the send and the delivery of what others sent."""
-    rng = random.Random(seed)
-    found = []
-    sent = {(row["origin"], row["number"]): row["time"] for row in rows if row["kind"] == "send"}
-    for (_, process), log in log_of(rows).items():
-        placed: list[tuple[int, float, Row]] = [(row["time"], index + 0.5, row) for index, row in enumerate(log)]
-        for index, row in enumerate(log):
-            if row["kind"] == "deliver" and row["origin"] != process:
-                time = rng.randint(sent[row["origin"], row["number"]], row["time"])
-                arrival = {name: row[name] for name in ("run", "process", "origin", "number") if name in row}
-                placed.append((time, 0 if time < row["time"] else index + 0.25, {**arrival, "kind": "receive", "time": time}))
-        placed.sort(key=lambda entry: entry[:2])
-        found += [{**row, "step": step + 1} for step, (_, _, row) in enumerate(placed)]
-    return found
-
-
-def soup(run: str, seed: int) -> Table:
-    """A history in the loosest sense: every kind of row, with holes, repetitions and nonsense, but steps in order."""
-    rng = random.Random(seed)
-    members = [f"{name}#1" for name in "abcd"[: rng.randint(1, 4)]]
-    clocks = rng.choice([None, None, ["x", "y"], ["virtual"]])
-    holes = rng.choice([0.0, 0.0, 0.15])
-    silent = {kind for kind in ("send", "receive", "packet", "flush") if rng.random() < 0.15}
-    rows: Table = []
-    for process in members:
-        time, epoch = rng.randint(0, 50), 0
-        for step in range(1, rng.randint(2, 90)):
-            time += rng.choice([0, 1, 5, 40])
-            kind = "start" if step == 1 else rng.choice(
-                ["send"] * 4 + ["deliver"] * 8 + ["receive"] * 4 + ["flush", "transitional", "view", "switch", "switch", "packet"]
-            )  # fmt: skip
-            row: Row = {"run": run, "process": process, "step": step, "kind": kind, "time": time}
-            if kind == "start" and clocks:
-                row["detail"] = {"clock": rng.choice(clocks)}
-            elif kind == "send":
-                row |= {"origin": process, "number": rng.randint(1, 12), "size": rng.randint(0, 9)}
-            elif kind in ("deliver", "receive"):
-                row |= {"origin": rng.choice(members), "number": rng.randint(1, 12)}
-                if kind == "deliver":
-                    row |= {"size": rng.randint(0, 9), "protocol": rng.choice(["fifo", "causal"]), "view_epoch": epoch or None}
-                    row["view_proposer"] = members[0] if epoch else None
-            elif kind == "view":
-                epoch += 1
-                row |= {"view_epoch": epoch, "view_proposer": members[0], "members": members}
-            elif kind == "switch":
-                row["detail"] = {"from": "fifo", "to": rng.choice(["causal", "atop"]), "phase": rng.choice(["flag", "cut"])}
-            elif kind == "packet":
-                row |= {
-                    "packet": rng.choice(["ack", "token"]),
-                    "fanout": rng.randint(1, 3),
-                    "count": rng.randint(1, 3),
-                    "size": 9,
-                }
-            for name in ("time", "size", "fanout", "count"):
-                if name in row and rng.random() < holes:
-                    row[name] = None
-            if kind not in silent:
-                rows.append(row)
-    return rows

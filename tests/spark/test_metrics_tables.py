@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 from isotone.model.errors import ConfigError
 from isotone.pipeline import metrics
 from isotone.pipeline.history import read_history
-from isotone.pipeline.metrics.tables import BUCKETS_MAX, bucket_width
+from isotone.pipeline.metrics.columns import BUCKETS_MAX, bucket_width
 from isotone.sim import run
 from isotone.trace.writer import write_all
 from tests.spark.metrics_reference import Reference
@@ -55,6 +55,7 @@ def test_report_data(spark: Any, trace: tuple[Path, list[Any]]) -> None:
     assert sum(row["rows"] for row in entry["kinds"]) == len(rows) == sum(row["rows"] for row in entry["processes"])
     assert [row["process"] for row in entry["processes"] if row["surroundings"]] == ["network#0"]
     assert {row["kind"] for row in entry["marks"]} >= {"suspect", "crash", "stop"}
+    assert {row["zero"] for row in entry["processes"]} == {min(row["time"] for row in rows)}
     assert [row["detail"]["who"] for row in entry["happenings"]] == ["e", "a"]
     spans = spans_of(rows)
     assert sorted((row["process"], row["start"], row["end"], row["frozen"]) for row in entry["views"]) == sorted(spans)
@@ -81,11 +82,6 @@ def spans_of(rows: list[Any]) -> list[tuple[Any, ...]]:
         if open_:
             spans.append((process, open_[0], mine[-1]["time"], open_[1]))
     return spans
-
-
-def test_nothing(spark: Any) -> None:
-    history = spark.createDataFrame([], "process string, step bigint, kind string")
-    assert metrics.report_data(history) == {"runs_total": 0, "runs": []}
 
 
 @pytest.mark.parametrize("duration", [0, 1, 299, 300, 301, 14_999_999_999, 15_000_000_000, 10**15])

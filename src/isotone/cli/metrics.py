@@ -57,7 +57,8 @@ def measure(traces: Sequence[str], master: str | None, bucket_ns: int | None, st
         numbers = loaded.summary()
         if not numbers["rows"]:
             raise TraceFormatError(f"no usable row in {', '.join(traces)}: {numbers['quarantined']:,} quarantined")
-        return {"events": numbers["rows"], "quarantined": numbers["quarantined"], **report_data(loaded.history, bucket_ns)}
+        data = report_data(loaded.history, bucket_ns, rows=numbers["rows"])
+        return {"events": numbers["rows"], "quarantined": numbers["quarantined"], **data}
 
 
 def show(found: dict[str, Any]) -> None:

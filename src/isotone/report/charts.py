@@ -15,6 +15,7 @@ from isotone.report.plot import (
     figure,
     legend,
     polyline,
+    shorten,
     time_axis,
     time_scale,
     value_axis,
@@ -24,11 +25,6 @@ from isotone.report.stats import show_duration, show_moment
 LANE_MOST: Final = 34
 LANE_LEAST: Final = 15
 MARK_SIGNS: Final = {"suspect": "?", "trust": "✓", "crash": "✕", "stop": "■", "switch": "⇄"}
-
-
-def shorten(name: str, most: int = 12) -> str:
-    """A name that fits in the margin."""
-    return name if len(name) <= most else name[: most - 1] + "…"
 
 
 def happenings(run: Figures, scale: Scale, top: float, bottom: float, labels: bool) -> list[Markup]:

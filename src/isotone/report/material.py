@@ -92,24 +92,28 @@ class _Gathering:
         return history.where(F.coalesce("run", F.lit("")).isin(*self._runs))
 
     def run(self) -> Material:
-        from isotone.pipeline.metrics import prepare, report_data  # these need Spark
+        from isotone.pipeline.metrics import report_data  # needs Spark
 
         near = fetch(self._session, self._sources, self._near())
         if self._chosen.around is not None and not any(near):
             process, step = self._chosen.around
             raise ConfigError(f"--around {process}:{step}: the trace has no such process, or nothing near that step")
-        ready: Any = prepare(self._history).persist()
-        try:
-            rows = ready.members.where("zero is not null").select("run", "process", "zero").collect()
-            data = {entry["run"]: entry for entry in report_data(ready)["runs"]}
-        finally:
-            ready.unpersist()
-        self._zeros: dict[str, dict[str, int]] = {run: {} for run in self._runs}
-        for row in rows:
-            self._zeros[row["run"]][row["process"]] = row["zero"]
+        data = {entry["run"]: entry for entry in report_data(self._history, rows=self._material.summary["rows"])["runs"]}
+        self._zeros = self._zeros_of(data)
         self._material.runs = [RunMaterial(figures_of(data[run])) for run in self._runs]
         self._cut(near)
         return self._material
+
+    def _zeros_of(self, data: dict[str, dict[str, Any]]) -> dict[str, dict[str, int]]:
+        """By run and process: the time at which the run starts on its clock, where it has times."""
+        people = {run: entry["processes"] for run, entry in data.items()}
+        if any(len(people[run]) < entry["processes_total"] for run, entry in data.items()):
+            from isotone.pipeline.metrics import processes
+
+            people = {run: [] for run in data}
+            for row in processes(self._history).select("run", "process", "zero").collect():
+                people[row["run"]].append(row)
+        return {run: {one["process"]: one["zero"] for one in some if one["zero"] is not None} for run, some in people.items()}
 
     def _cut(self, near: Sequence[Sequence[RowLike]]) -> None:
         """Three looks into the files: the rows in question, what lies around them, the sends that are outside."""

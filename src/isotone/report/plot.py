@@ -99,6 +99,15 @@ def legend(entries: Sequence[tuple[str, str]]) -> Markup:
     )
 
 
+def shorten(name: str, most: int = 11) -> str:
+    """A label that fits: of a long incarnation only the end, as in `a#…246`."""
+    if len(name) <= most:
+        return name
+    base, mark, incarnation = name.partition("#")
+    end = f"#…{incarnation[-3:]}" if mark else "…"
+    return base[: most - len(end)] + end
+
+
 def figure(parts: Sequence[Markup | None], height: float, label: str, width: float = WIDTH, kind: str = "") -> Markup:
     """An SVG image of the page's width."""
     return tag(

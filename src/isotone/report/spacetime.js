@@ -93,7 +93,9 @@
         const name = data.lanes[lane], y = row.get(lane);
         this.make("line", { x1: LEFT, x2: WIDTH - 6, y1: y, y2: y, class: "rail" }, svg);
         const label = this.make("text", { x: LEFT - 10, y: y + 4, "text-anchor": "end", class: "lane" }, svg);
-        label.textContent = name.length > 12 ? name.slice(0, 11) + "…" : name;
+        const [base, incarnation] = name.split("#");
+        const end = incarnation ? "#…" + incarnation.slice(-3) : "…";
+        label.textContent = name.length > 11 ? base.slice(0, 11 - end.length) + end : name;
         this.make("title", {}, label, name);
       }
       const field = this.make("g", { "clip-path": `url(#${this.figure.id}-clip)` }, svg);

@@ -13,7 +13,7 @@ from typing import Final
 from isotone.pipeline.oracle import CheckResult
 from isotone.pipeline.oracle.witness import Edge
 from isotone.report.markup import Child, Markup, join, tag
-from isotone.report.plot import colour
+from isotone.report.plot import colour, shorten
 from isotone.report.story import Event, MessageId, RowLike, Story, show_message, show_view, tell_story
 
 LEFT: Final = 92
@@ -112,8 +112,7 @@ class _Picture:
         for lane, name in enumerate(story.processes):
             y = TOP + LANE * (lane + 0.5)
             parts.append(tag("line", x1=LEFT, x2=width - 6, y1=y, y2=y, class_="rail"))
-            short = name if len(name) <= 12 else name[:11] + "…"
-            parts.append(tag("text", tag("title", name), short, x=LEFT - 10, y=y + 4, text_anchor="end", class_="lane"))
+            parts.append(tag("text", tag("title", name), shorten(name), x=LEFT - 10, y=y + 4, text_anchor="end", class_="lane"))
         sends = {event.message: event for event in story.events if event.kind == "send"}
         for event in story.events:
             sent = sends.get(event.message)

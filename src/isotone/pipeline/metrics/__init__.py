@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isotone.pipeline.metrics.changes import switches, view_changes, view_spans
+    from isotone.pipeline.metrics.columns import COLUMNS
     from isotone.pipeline.metrics.delays import delay
     from isotone.pipeline.metrics.flow import gaps, interarrival, rate_variance, rates, throughput
     from isotone.pipeline.metrics.latencies import latency
     from isotone.pipeline.metrics.messages import Prepared, deliveries, prepare, processes, sends
     from isotone.pipeline.metrics.records import control
-    from isotone.pipeline.metrics.summaries import COLUMNS, summary
-    from isotone.pipeline.metrics.tables import report_data
+    from isotone.pipeline.metrics.short import report_data, summary
 
 READ = (
     "run", "process", "step", "time", "kind", "origin", "number", "view_epoch", "view_proposer", "members", "protocol", "level",
@@ -24,7 +24,7 @@ READ = (
 """The columns of a history that metrics look at: `read_history(…, columns=READ)` reads no others."""
 
 _HOMES = {
-    "COLUMNS": "summaries",
+    "COLUMNS": "columns",
     "Prepared": "messages",
     "control": "records",
     "delay": "delays",
@@ -36,9 +36,9 @@ _HOMES = {
     "processes": "messages",
     "rate_variance": "flow",
     "rates": "flow",
-    "report_data": "tables",
+    "report_data": "short",
     "sends": "messages",
-    "summary": "summaries",
+    "summary": "short",
     "switches": "changes",
     "throughput": "flow",
     "view_changes": "changes",

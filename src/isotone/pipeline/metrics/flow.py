@@ -13,10 +13,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from isotone.pipeline.metrics.frame import BUCKET_NS, CHUNK, bucket, complete_sum, grouping, ratio, spread
+from isotone.pipeline.metrics.columns import BUCKET_NS, SECOND_NS
+from isotone.pipeline.metrics.frame import CHUNK, bucket, complete_sum, grouping, ratio, spread
 from isotone.pipeline.metrics.messages import History, prepare, sends
 
-SECOND_NS: Final = 1_000_000_000
 GROUPINGS: Final = ("process", "origin")
 
 

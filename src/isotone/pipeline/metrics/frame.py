@@ -13,17 +13,12 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from isotone.model.errors import ConfigError, unknown
+from isotone.model.errors import unknown
+from isotone.pipeline.metrics.columns import ACCURACY, SURROUNDINGS, VIRTUAL, check_bucket
 from isotone.trace.schema import parquet_columns
 
-BUCKET_NS: Final = 100_000_000
-"""The tick of paper 000, Figure 8."""
-ACCURACY: Final = 10_000
-"""Percentiles are off by at most 1/ACCURACY in rank, and exact for groups of up to about as many values."""
 CHUNK: Final = 65_536
 """Steps of one process that are looked at together: a long process is many chunks, which are many tasks."""
-VIRTUAL: Final = "virtual"
-SURROUNDINGS: Final = ("fault", "heal", "start", "stop")
 _SPARK_TYPES: Final = {
     "string": "string",
     "int32": "int",
@@ -80,8 +75,7 @@ def since_start(rows: DataFrame, members: DataFrame) -> DataFrame:
 
 def bucket(width_ns: int, at: str = "at") -> Column:
     """The stretch of time that a moment falls into, counted from 0."""
-    if width_ns < 1:
-        raise ConfigError(f"a bucket of {width_ns} ns: it must be at least 1")
+    check_bucket(width_ns)
     return F.floor(F.col(at) / width_ns).cast("bigint")
 
 

@@ -1,7 +1,7 @@
 """Messages at processes: when each was sent, arrived and was first delivered, and how long that took.
 
-One shuffle, on (run, origin, number): a sender of most messages is spread over all tasks. The rows are shuffled as they are
-and condensed afterwards, so that several metrics of one query share the shuffle (Spark reuses equal exchanges).
+The rows are shuffled by (run, origin, number): a sender of most messages is spread over all tasks. Every query that reads
+`delivered` does this shuffle, unless Spark keeps the frame (`Prepared.persist`).
 
 Invariants: a message counts once per process, at its first delivery by step; a latency is never negative and never
 between two clocks. Where there is none, `why` names the reason.

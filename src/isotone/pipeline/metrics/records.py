@@ -1,8 +1,7 @@
 """What ordering costs on the network: control records and bytes, by kind, and per message sent.
 
 A packet row stands for `count` control records of a kind that left for `fanout` receivers each, `size` bytes in all copies
-together. `records` counts copies (count times fanout), `multicasts` records whatever the number of their receivers. This
-library writes one row per kind and turn with count 1, so several records of one turn are one multicast.
+together. `records` counts copies (count times fanout), `multicasts` records whatever the number of their receivers.
 """
 
 from pyspark.sql import Column, DataFrame

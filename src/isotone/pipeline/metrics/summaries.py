@@ -1,82 +1,25 @@
-"""One row per run: every metric in flat columns, for tables of many runs.
+"""One row per run: every metric in flat columns, as one query over histories of any length.
 
-The message rows of the history are shuffled once (`messages`) and all that rests on them shares that shuffle; the rest are
-sums and a look at the few rows about views and switches. Nothing is collected. The history itself is read several times:
-keep it (`history.persist()`) if it is dear to compute.
+Nothing is collected. The history is read several times: keep it (`history.persist()`) if it is dear to compute. Planning and
+compiling the query takes seconds however short the history is, so short runs go another way (`short`).
 """
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from isotone.pipeline.metrics.changes import protocol_switches, views, with_gap
+from isotone.pipeline.metrics.columns import BUCKET_NS, COLUMNS
 from isotone.pipeline.metrics.delays import delay
 from isotone.pipeline.metrics.flow import gaps_between, per_second, series
-from isotone.pipeline.metrics.frame import BUCKET_NS, complete_sum, of_kind, ratio, spread
+from isotone.pipeline.metrics.frame import complete_sum, of_kind, ratio, spread
 from isotone.pipeline.metrics.messages import History, Prepared, prepare
 
 
-def _spread_names(prefix: str, what: str) -> dict[str, str]:
-    names = {
-        "count": "how many have one",
-        "mean_ns": "mean",
-        "p50_ns": "median",
-        "p99_ns": "99th percentile",
-        "max_ns": "maximum",
-    }
-    return {f"{prefix}_{name}": f"{what}: {word}" for name, word in names.items()}
-
-
-COLUMNS: Final[dict[str, str]] = {
-    "run": "the run; empty if it has no name",
-    "rows": "rows of the trace",
-    "processes": "process instances, without the simulator's own",
-    "clocks": "clocks that times were taken from; latency between two of them is unknown",
-    "duration_ns": "from the first to the last row",
-    "sent": "messages sent",
-    "deliveries": "first deliveries of a message at a process, of all processes",
-    "duplicates": "further deliveries of the same message at the same process, counted nowhere else",
-    "returned": "messages that went back to their sender",
-    "early": "deliveries that the clock places before their send; they have no latency",
-    "span_ns": "from the first to the last send or delivery",
-    "sent_per_s": "messages sent per second of the span",
-    "sent_bytes_per_s": "their payload bytes",
-    "delivered_per_s": "deliveries of all processes per second of the span",
-    "delivered_bytes_per_s": "their payload bytes",
-    **_spread_names("latency", "send to deliver"),
-    **_spread_names("remote_latency", "send to deliver at another process"),
-    **_spread_names("held", "receive to deliver"),
-    **_spread_names("gap", "between deliveries in a row at a process"),
-    "rate_mean": "deliveries per bucket, of one sender's messages at one process, mean over senders and processes",
-    "rate_variance": "variance of that number over the buckets, mean over senders and processes",
-    "rate_dispersion": "variance over mean, mean over senders and processes",
-    "control_multicasts": "control records, whatever the number of receivers",
-    "control_records": "control records, one for each receiver",
-    "control_bytes": "their bytes",
-    "control_multicasts_per_message": "per message sent",
-    "control_records_per_message": "per message sent",
-    "control_bytes_per_message": "per message sent",
-    "view_changes": "views that a process installed after another one",
-    "view_change_mean_ns": "from flush to view at a process, mean",
-    "view_change_max_ns": "the longest",
-    "view_change_gap_max_ns": "longest time without a delivery at a process around a view change",
-    "switches": "switches of the protocol at a process",
-    "switch_mean_ns": "from the first to the last phase at a process, mean",
-    "switch_max_ns": "the longest",
-    "switch_gap_max_ns": "longest time without a delivery at a process around a switch",
-    "delay_messages": "messages both received and delivered, over all processes and views",
-    "delay_degree": "degree of delay, summed over processes and views",
-    "delay_overtaken": "messages that a later arrival passed",
-    "missing": "rows and columns that the trace lacks; what needs them is null",
-}
-"""The columns of `summary` and what they mean."""
-
-
-def summary(history: History, bucket_ns: int = BUCKET_NS) -> DataFrame:
-    """One row per run with the columns of `COLUMNS`; what cannot be known is null, and `missing` says for want of what."""
+def long_summary(history: History, bucket_ns: int = BUCKET_NS) -> DataFrame:
+    """`isotone.pipeline.metrics.summary` of runs of any length."""
     ready = prepare(history)
     delivered = ready.delivered
     parts = [

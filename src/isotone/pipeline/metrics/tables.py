@@ -1,44 +1,43 @@
-"""All that a report draws of a history, as small tables: plain dicts and lists, whatever the size of the trace.
+"""All that a report draws of a history, as small tables: plain dicts and lists, by queries over histories of any length.
 
-Invariant: every list is bounded by a constant of this module; where something was left out, a number beside the list says
+Invariant: every list is bounded by a constant of `columns`; where something was left out, a number beside the list says
 how many there are. Times are nanoseconds since the start of the run.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from isotone.model.errors import ConfigError
 from isotone.pipeline.metrics.changes import switches, view_changes, view_spans
+from isotone.pipeline.metrics.columns import (
+    BUCKET_NS,
+    CHANGES_MAX,
+    CURVES_MAX,
+    CUT,
+    HAPPENINGS,
+    MARKS,
+    MARKS_MAX,
+    NAMES_MAX,
+    PER_DECADE,
+    RUNS_MAX,
+    SPANS_MAX,
+    bin_edges,
+    wanted_width,
+)
 from isotone.pipeline.metrics.flow import interarrival, rate_variance, throughput
-from isotone.pipeline.metrics.frame import BUCKET_NS, spread
+from isotone.pipeline.metrics.frame import spread
 from isotone.pipeline.metrics.latencies import measure
-from isotone.pipeline.metrics.messages import Prepared, prepare, sends
+from isotone.pipeline.metrics.messages import History, Prepared, prepare, sends
 from isotone.pipeline.metrics.records import control
-from isotone.pipeline.metrics.summaries import summary
+from isotone.pipeline.metrics.summaries import long_summary
 
-RUNS_MAX: Final = 20
-BUCKETS_MAX: Final = 300
-WANTED_BUCKETS_MAX: Final = 10_000
-NAMES_MAX: Final = 64
-SPANS_MAX: Final = 2_000
-MARKS_MAX: Final = 1_000
-CHANGES_MAX: Final = 200
-CURVES_MAX: Final = 8
-PER_DECADE: Final = 10
-MARKS: Final = ("suspect", "trust", "crash", "stop", "switch")
-HAPPENINGS: Final = ("fault", "heal")
 Table = list[dict[str, Any]]
 
 
-def report_data(history: DataFrame, bucket_ns: int | None = None) -> dict[str, Any]:
-    """The tables of each run, in the order of their names: `{"runs_total": n, "runs": [{"run": …, "summary": …, …}]}`.
-
-    `bucket_ns` is the stretch of time of the tables over time; by default a round one that gives at most `BUCKETS_MAX`.
-    Spark keeps what is read several times for as long as this takes.
-    """
+def long_tables(history: History, bucket_ns: int | None = None) -> dict[str, Any]:
+    """`isotone.pipeline.metrics.report_data` of runs of any length. Spark keeps what is read several times while this works."""
     ready = prepare(history).persist()
     try:
         return _tables(ready, bucket_ns)
@@ -46,33 +45,14 @@ def report_data(history: DataFrame, bucket_ns: int | None = None) -> dict[str, A
         ready.unpersist()
 
 
-def bucket_width(duration_ns: int, at_most: int = BUCKETS_MAX) -> int:
-    """The smallest of 1, 2, 5, 10, … nanoseconds that cuts a duration, end included, into at most so many stretches."""
-    step = 1
-    while True:
-        for factor in (1, 2, 5):
-            if duration_ns // (step * factor) < at_most:
-                return step * factor
-        step *= 10
-
-
-def _width(duration_ns: int, wanted_ns: int | None) -> int:
-    if wanted_ns is None:
-        return bucket_width(duration_ns)
-    if duration_ns // wanted_ns >= WANTED_BUCKETS_MAX:
-        least = bucket_width(duration_ns, WANTED_BUCKETS_MAX)
-        raise ConfigError(f"a bucket of {wanted_ns} ns cuts the run into more than {WANTED_BUCKETS_MAX} pieces: take {least} ns")
-    return wanted_ns
-
-
 def _tables(ready: Prepared, bucket_ns: int | None) -> dict[str, Any]:
     total = ready.members.select("run").distinct().count()
     if not total:
         return {"runs_total": 0, "runs": []}
-    found = {row["run"]: row for row in _plain(summary(ready, bucket_ns or BUCKET_NS).orderBy("run").limit(RUNS_MAX))}
+    found = {row["run"]: row for row in _plain(long_summary(ready, bucket_ns or BUCKET_NS).orderBy("run").limit(RUNS_MAX))}
     if total > len(found):
         ready = Prepared(*[frame.where(F.col("run").isin(*found)) for frame in (ready.rows, ready.members, ready.delivered)])
-    widths = {run: _width(row["duration_ns"] or 0, bucket_ns) for run, row in found.items()}
+    widths = {run: wanted_width(row["duration_ns"] or 0, bucket_ns) for run, row in found.items()}
     parts = {
         **_people(ready),
         **_latencies(ready, widths),
@@ -84,16 +64,9 @@ def _tables(ready: Prepared, bucket_ns: int | None) -> dict[str, Any]:
     runs = []
     for run, row in found.items():
         mine = {name: [_without_run(entry) for entry in table if entry["run"] == run] for name, table in parts.items()}
-        totals = {f"{name}_total": _left_out(entries) for name, entries in mine.items() if name in _CUT}
+        totals = {f"{name}_total": _left_out(entries) for name, entries in mine.items() if name in CUT}
         runs.append({"run": run, "summary": row, "bucket_ns": widths[run], **totals, **mine})
     return {"runs_total": total, "runs": runs}
-
-
-_CUT: Final = (
-    "processes", "by_origin", "by_process", "by_protocol", "views", "marks", "happenings", "view_changes", "switches", "control",
-    "gaps", "throughput", "rate_variance",
-)  # fmt: skip
-"""Tables that may be cut: `<name>_total` says how many rows there are."""
 
 
 def _people(ready: Prepared) -> dict[str, Table]:
@@ -102,6 +75,7 @@ def _people(ready: Prepared) -> dict[str, Table]:
         "run",
         "process",
         "clock",
+        "zero",
         "surroundings",
         "rows",
         (F.col("first") - F.col("zero")).alias("start"),
@@ -138,11 +112,9 @@ def _by_origin(binned: DataFrame, shown: Sequence[tuple[str, str]]) -> Table:
 
 
 def _edged(bins: Table) -> Table:
-    """Bins by their edges in nanoseconds; the deliveries at the instant of their send have a bin from 0 to 0."""
+    """Bins by their edges."""
     for entry in bins:
-        exponent = entry.pop("bin")
-        entry["low_ns"] = 0.0 if exponent is None else 10 ** (exponent / PER_DECADE)
-        entry["high_ns"] = 0.0 if exponent is None else 10 ** ((exponent + 1) / PER_DECADE)
+        entry.update(bin_edges(entry.pop("bin")))
     return bins
 
 

@@ -173,6 +173,7 @@ class _Waves:
         """Add the metrics of each run."""
         from isotone.pipeline.metrics import summary
 
-        for row in summary(history).collect():
+        longest = max(record.outcome.events for record in records.values())
+        for row in summary(history, longest=longest).collect():
             values = row.asDict(recursive=True)
             records[values.pop("run")].metrics = values
