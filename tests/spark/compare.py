@@ -76,6 +76,37 @@ def damaged(rows: Rows, chance: random.Random) -> Rows:
     return [row for row in rows if row["process"] != process] + [{**row, "step": step} for step, row in enumerate(mine, start=1)]
 
 
+def strange(runs: Mapping[str, Rows], chance: random.Random) -> Rows:
+    """The rows of all runs as bad writers leave them: steps twice, the empty name of a run or none, negative epochs.
+
+    What repeats a step stands before or behind the row it repeats, or far away, so that it is in another file.
+    """
+    every: Rows = []
+    far: Rows = []
+    for place, given in enumerate(runs.values()):
+        rows = [dict(row) for row in given]
+        lower = chance.choice([0, 0, 1, 3, 10])
+        for row in rows:
+            if "view_epoch" in row:
+                row["view_epoch"] -= lower
+        for _ in range(chance.randint(0, 3)):
+            one, two = chance.choice(rows), chance.choice(rows)
+            again = {**two, "process": one["process"], "step": one["step"]}
+            if chance.random() < 0.3:
+                far.append(again)
+            else:
+                rows.insert(chance.randrange(len(rows) + 1), again)
+        if place == 0:
+            for row in rows:
+                del row["run"]
+                row.update({"run": ""} if chance.random() < 0.5 else {})
+            far = [{**row, "run": ""} for row in far]
+        if chance.random() < 0.2:
+            chance.shuffle(rows)
+        every.extend(rows)
+    return every + far
+
+
 def write(path: Path, rows: Iterable[Any], files: int = 3) -> Path:
     """Some files of small row groups; runs and processes go across files."""
     path.mkdir(parents=True, exist_ok=True)

@@ -1,15 +1,20 @@
-"""Every check of the scan against the oracle: the corpus, generated histories with one fault, simulated traces."""
+"""Every check of the scan against the oracle: the corpus, generated histories with one fault, rows as bad writers leave them.
 
+Simulated traces of every orderer are in `test_spark_scan`.
+"""
+
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from isotone.pipeline import scan
+from isotone.trace import read_trace
 from tests.histories import load_all
 from tests.pipeline.generate import RELATIONS
 from tests.spark import local_stage
-from tests.spark.compare import WAYS, disagreements, histories, write
+from tests.spark.compare import WAYS, Rows, disagreements, histories, strange, write
 
 LOCAL = 400
 """Histories per seed that are judged without Spark."""
@@ -33,6 +38,32 @@ def test_generated_histories(spark: Any, tmp_path: Path, monkeypatch: pytest.Mon
     runs = histories(120, 77)
     write(tmp_path, [row for rows in runs.values() for row in rows])
     assert disagreements(tmp_path, runs, RELATIONS[3], spark, **WAYS[way]) == []
+
+
+def strange_runs(path: Path, seed: int, count: int) -> dict[str, Rows]:
+    """Write a trace with repeated steps, runs without a name and negative epochs; what the reader makes of it, by run."""
+    write(path, strange(histories(count, seed), random.Random(seed)))
+    trace = read_trace([path])
+    assert len(trace.quarantined) > count // 2
+    runs: dict[str, Rows] = {}
+    for row in trace.rows:
+        runs.setdefault(row.get("run") or "", []).append(dict(row))
+    return runs
+
+
+@pytest.mark.parametrize("seed", range(100, 103))
+def test_strange_histories_without_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    local_stage.install(monkeypatch)
+    runs = strange_runs(tmp_path, seed, 150)
+    for name, way in WAYS.items():
+        monkeypatch.setattr(scan, "BLOCK_BITS", 1 if name == "kernels" else 12)
+        assert disagreements(tmp_path, runs, RELATIONS[seed % len(RELATIONS)], object(), **way) == [], name
+
+
+def test_strange_histories(spark: Any, tmp_path: Path) -> None:
+    runs = strange_runs(tmp_path, 7, 60)
+    for name, way in WAYS.items():
+        assert disagreements(tmp_path, runs, RELATIONS[1], spark, **way) == [], name
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -1,5 +1,6 @@
 """The scan against the oracle: simulated traces of every orderer, damaged copies, and files as other people have them."""
 
+import json
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -247,6 +248,29 @@ def test_shuffled_rows(spark: Any, tmp_path: Path, clean: Rows, damage: Callable
     for name, part in (("x", mixed[:half]), ("y", mixed[half:])):
         pq.write_table(table_of_rows(part), tmp_path / f"{name}.parquet", row_group_size=3_000)
     agrees(spark, tmp_path, rows)
+
+
+@pytest.mark.parametrize("small_rows", [0, 40_000])
+def test_of_rows_with_one_step_the_first_counts(spark: Any, tmp_path: Path, small_rows: int) -> None:
+    """The repeated rows would hide that two deliveries change places, and show others that do not happen."""
+    count = 8_000
+    rows: Rows = []
+    for number in range(1, count + 1):
+        about = {"process": "a", "origin": "a", "number": number}
+        rows.append({**about, "step": 2 * number - 1, "kind": "send"})
+        rows.append({**about, "step": 2 * number, "kind": "deliver", "position": number})
+    order = [*range(1, 4_001), 4_002, 4_001, *range(4_003, count + 1)]
+    for step, number in enumerate(order, start=1):
+        rows.append({"process": "b", "step": step, "kind": "deliver", "origin": "a", "number": number, "position": number})
+    near = {"process": "b", "step": 4_002, "kind": "deliver", "origin": "a", "number": 4_002, "position": 4_002}
+    far = {"process": "a", "step": 2, "kind": "deliver", "origin": "a", "number": 77, "position": 77}
+    given = [*rows[: 2 * count + 4_002], near, *rows[2 * count + 4_002 :], far]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps(row) + "\n" for row in given))
+    checks = ["fifo", "total_global", "position", "duplication"]
+    outcome = verify([str(tmp_path)], checks, session=spark, small_rows=small_rows)
+    assert [check.verdict for check in outcome.report.checks] == ["violated", "violated", "violated", "ok"]
+    assert [check.verdict for check in check_history(rows, checks).checks] == ["violated", "violated", "violated", "ok"]
+    assert (outcome.report.events, outcome.report.quarantined) == (len(rows), 2)
 
 
 def test_several_runs_are_kept_apart(spark: Any, tmp_path: Path, clean: Rows) -> None:

@@ -63,13 +63,9 @@ def skeleton(run: Run, background: Background) -> History:
 
 
 def judge(rows: Iterable[dict[str, Any]], law: Law, backgrounds: Mapping[str, Background]) -> list[tuple[str, str, Finding]]:
-    """Run, check and finding for everything in one case."""
-    once: dict[tuple[str, str, int], dict[str, Any]] = {}
-    for row in rows:  # of rows with the same step the first counts
-        once.setdefault((row.get("run") or "", row["process"], row["step"]), row)
-    mine = list(once.values())
-    runs = {run for run, _, _ in once}
-    for run in runs & backgrounds.keys():
+    """Run, check and finding for everything in one case; each of its rows is given once, in any order."""
+    mine = list(rows)
+    for run in {row.get("run") or "" for row in mine} & backgrounds.keys():
         mine.extend(backgrounds[run].frame)
     found: list[tuple[str, str, Finding]] = []
     for history in index_runs(mine):

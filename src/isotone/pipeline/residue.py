@@ -97,7 +97,7 @@ def _concerns(piece: Piece, wish: Wanted | None) -> bool:
 
 
 def _once(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each row once, by run, process and step."""
+    """Each row once: some are wanted for two reasons."""
     return list({(row.get("run") or "", row["process"], row["step"]): row for row in rows}.values())
 
 

@@ -2,7 +2,7 @@
 
 1. Every task reads its sources with pyarrow and condenses them: to pieces for the checks of order (`kernels.chunk`), and
    to spans for the checks about views (`kernels.stretch`), whichever the chosen checks need.
-2. Processes whose files are not in the order of their steps are read again, each by one task that sorts it.
+2. Processes whose steps overlap between sources are read again, each as a whole by one task that sorts it.
 3. The driver combines the pieces (`combine`) and spans (`visits`). Blocks whose fingerprints differ are confirmed message
    by message by a group-by of the rows of those blocks.
 4. Small runs, and the suspect messages of large ones, are judged by the oracle inside tasks (`judge`), each case by itself.
@@ -28,7 +28,7 @@ from isotone.pipeline.confirm import confirm
 from isotone.pipeline.doubts import BY_MESSAGE, FRAME_ONLY, suspects
 from isotone.pipeline.judge import Background, Law, cases_of, judge, skeleton, split
 from isotone.pipeline.kernels import semantic
-from isotone.pipeline.kernels.chunk import Piece, summarise
+from isotone.pipeline.kernels.chunk import Piece, once, summarise
 from isotone.pipeline.kernels.compact import Message
 from isotone.pipeline.kernels.extract import Wanted
 from isotone.pipeline.kernels.keys import Salt
@@ -42,7 +42,7 @@ from isotone.pipeline.oracle.witness import Witness
 from isotone.pipeline.plan import ROWS_PER_SOURCE, Plan, make_plan
 from isotone.pipeline.residue import as_whole, complete, fetch, rows_about
 from isotone.pipeline.session import open_session, spark_errors
-from isotone.pipeline.stage import Stage, Unit, payload, read
+from isotone.pipeline.stage import Stage, Unit, payload, read, reunite
 from isotone.pipeline.visits import Run, put_together
 from isotone.pipeline.whole import decide_whole
 from isotone.trace.reader import Quarantined
@@ -190,9 +190,9 @@ class _Scan:
 
         def work(number: int, unit: Unit) -> Iterator[Any]:
             rejects = Rejects()
-            rows = read(unit, rejects, also=also)
+            rows = read(unit, rejects, also=also, with_repeated=True)
             parts = spans(rows, number, shift, salt, labelled=labelled) if framed else []
-            words = semantic.described(rows) if described else set()
+            words = semantic.described(once(rows)) if described else set()
             yield payload(pickle.dumps((summarise(rows, number, shift, salt), parts, rejects, words)))
 
         pieces: list[Piece] = []
@@ -209,12 +209,8 @@ class _Scan:
 
     def _repair(self, pieces: list[Piece], parts: list[Span], torn: set[tuple[str, str]]) -> tuple[list[Piece], list[Span]]:
         """Read processes whose pieces overlap once more, each as a whole."""
-        every = self._stage.units
-        first = len(every)
-        for name in sorted(torn):
-            units = sorted({piece.unit for piece in pieces if (piece.run, piece.process) == name})
-            every.append(Unit(tuple(source for unit in units for source in every[unit].sources), name))
-        more, others = self._condense(range(first, len(every)), with_load=False)
+        new = reunite(self._stage.units, [piece for piece in pieces if (piece.run, piece.process) in torn])
+        more, others = self._condense(new, with_load=False)
         kept = [piece for piece in pieces if (piece.run, piece.process) not in torn]
         return kept + more, [part for part in parts if (part.run, part.process) not in torn] + others
 
@@ -253,19 +249,19 @@ class _Scan:
             return []
         law = self._law
 
-        def work(number: int, unit: Unit) -> Iterator[Any]:
+        def work(_: int, unit: Unit) -> Iterator[Any]:
             for one, content in parcels(read(unit, Rejects(), every_column=True), choices):
-                yield payload(content, case=one, unit=number)
+                yield payload(content, case=one)
 
         def settle(table: Any) -> Any:
             import pyarrow as pa
 
-            packs = sorted(zip(table.column("unit").to_pylist(), table.column("payload").to_pylist(), strict=True))
-            findings = judge((row for _, pack in packs for row in opened(pack)), law, backgrounds)
+            packs = table.column("payload").to_pylist()
+            findings = judge((row for pack in packs for row in opened(pack)), law, backgrounds)
             return pa.table({"payload": pa.array([pickle.dumps(findings)], type=pa.binary())})
 
         units = {piece.unit for piece in pieces if piece.run in choices and _may_hold(piece, choices[piece.run])}
-        packs = self._stage.map(units, work, "case long, unit long, payload binary")
+        packs = self._stage.map(units, work, "case long, payload binary")
         done = packs.groupBy("case").applyInArrow(settle, "payload binary").collect()
         return [found for row in done for found in pickle.loads(row.payload)]
 

@@ -90,19 +90,38 @@ def summarise(rows: Columns, unit: int, shift: int, salt: Salt) -> list[Piece]:
 
 def chains(rows: Columns) -> Iterator[Columns]:
     """The rows of each run and process, in the order that they have."""
-    run, process = rows.codes["run"], rows.codes["process"]
-    if not len(rows) or (is_constant(run) and is_constant(process)):
+    owner = _owners(rows)
+    if owner is None:
         yield from [rows] if len(rows) else []
         return
+    order = np.argsort(owner, kind="stable")
+    apart = rows.take(order)
+    for start, end in _stretches(owner[order]):
+        yield apart.slice(start, end)
+
+
+def _owners(rows: Columns) -> Any:
+    """Per row a small number for its run and process; None if all rows have the same."""
+    run, process = rows.codes["run"], rows.codes["process"]
+    if not len(rows) or (is_constant(run) and is_constant(process)):
+        return None
     together = run.astype(np.int64) * (len(rows.words["process"]) + 1) + process
     together -= together.min()
-    if not together.any():
-        yield rows
-        return
-    order = np.argsort(_small(together, int(together.max()) + 1), kind="stable")
-    apart = rows.take(order)
-    for start, end in _stretches(together[order]):
-        yield apart.slice(start, end)
+    return _small(together, int(together.max()) + 1) if together.any() else None
+
+
+def once(rows: Columns) -> Columns:
+    """The rows but for those whose step an earlier row of the same run and process has."""
+    owner, step = _owners(rows), rows.ints["step"]
+    order = np.arange(len(rows)) if owner is None else np.argsort(owner, kind="stable")
+    same: Any = True if owner is None else owner[order[1:]] == owner[order[:-1]]
+    if not ((step[order[1:]] <= step[order[:-1]]) & same).any():
+        return rows
+    order = np.argsort(step, kind="stable") if owner is None else np.lexsort((step, owner))
+    repeated = (step[order[1:]] == step[order[:-1]]) & same
+    fresh = np.ones(len(rows), dtype=np.bool_)
+    fresh[order[1:][repeated]] = False
+    return rows.take(fresh) if repeated.any() else rows
 
 
 def in_order(rows: Columns, rejects: Rejects) -> Columns:

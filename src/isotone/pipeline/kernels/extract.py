@@ -12,6 +12,7 @@ import numpy as np
 from isotone.pipeline.kernels.chunk import Interval
 from isotone.pipeline.kernels.keys import Key, Keys
 from isotone.pipeline.kernels.load import NOTHING, Columns, Mask
+from isotone.pipeline.kernels.parcel import in_run
 from isotone.trace.schema import POSITION_COLUMNS
 
 
@@ -37,9 +38,7 @@ def pick(rows: Columns, wanted: Mapping[str, Wanted]) -> list[dict[str, Any]]:
     """The wanted rows in the form that the oracle reads."""
     chosen = np.zeros(len(rows), dtype=np.bool_)
     for run, wish in wanted.items():
-        here = rows.codes["run"] == (rows.code("run", run) if run else -1)
-        if run == "" and "" in rows.words["run"]:
-            here |= rows.codes["run"] == rows.code("run", "")
+        here = in_run(rows, run)
         if here.any():
             chosen |= here & (here if wish.everything else _matching(rows, wish))
     if not chosen.any():
@@ -92,8 +91,7 @@ def in_blocks(rows: Columns, suspects: Mapping[str, Mapping[str, list[int]]], sh
     about = sends | (rows.codes["kind"] == rows.code("kind", "deliver"))
     block = rows.ints["number"] >> shift
     for run, origins in suspects.items():
-        code = rows.code("run", run) if run else -1
-        here = about & ((rows.codes["run"] == code) | ((rows.codes["run"] == rows.code("run", "")) if run == "" else False))
+        here = about & in_run(rows, run)
         for sender, blocks in origins.items() if here.any() else ():
             mine = here & (rows.codes["origin"] == rows.code("origin", sender))
             chosen |= mine & np.isin(block, np.array(blocks, dtype=np.int64))
@@ -101,23 +99,21 @@ def in_blocks(rows: Columns, suspects: Mapping[str, Mapping[str, list[int]]], sh
     keys = Keys(some)
     absent = some.ints["digest"] == NOTHING
     columns: dict[str, Any] = {
-        "run": _texts(some, "run"),
-        "origin": _texts(some, "origin"),
+        "run": _texts(some.words["run"], some.codes["run"]),
+        "origin": _texts(some.words["origin"], some.codes["origin"]),
         "number": pa.array(some.ints["number"]),
-        "process": _texts(some, "process"),
+        "process": _texts(some.words["process"], some.codes["process"]),
         "sent": pa.array(sends[chosen]),
         "digest": pa.array(some.ints["digest"], mask=absent),
         "epoch": pa.array(keys.epoch),
-        "proposer": _texts(some, "view_proposer"),
+        "proposer": _texts(keys.words, keys.proposer),
     }
     for depth, part in enumerate(keys.parts):
         columns[f"p{depth}"] = pa.array(part)
     return pa.table(columns)
 
 
-def _texts(rows: Columns, name: str) -> Any:
+def _texts(words: list[str], codes: Any) -> Any:
     import pyarrow as pa
 
-    words = pa.array([*rows.words[name], ""], type=pa.string())
-    codes = rows.codes[name]
-    return words.take(pa.array(np.where(codes < 0, len(rows.words[name]), codes)))
+    return pa.array([*words, ""], type=pa.string()).take(pa.array(np.where(codes < 0, len(words), codes)))

@@ -62,8 +62,7 @@ class Keys:
         """The key of one row as the oracle has it."""
         code = int(self.proposer[row])
         position = tuple(int(part[row]) for part in self.parts if part[row] != NOTHING)
-        epoch = int(self.epoch[row])
-        return epoch, self.words[code] if code >= 0 and epoch >= 0 else "", position
+        return int(self.epoch[row]), self.words[code] if code >= 0 else "", position
 
     def _varying(self) -> list[Ints]:
         """The columns that tell keys apart, most significant first."""

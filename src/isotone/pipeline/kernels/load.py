@@ -47,7 +47,10 @@ EXACT_BYTES: Final = 32
 
 @dataclass(slots=True)
 class Columns:
-    """Rows as arrays. A code of -1 is a null text. Arrays are read-only; one with a stride of 0 has one value throughout."""
+    """Rows as arrays. A code of -1 is a null text, and the run without a name, however a file writes it.
+
+    Arrays are read-only; one with a stride of 0 has one value throughout.
+    """
 
     codes: dict[str, Codes]
     words: dict[str, list[str]]
@@ -123,9 +126,10 @@ class _Part:
 
     def text(self, name: str) -> tuple[Codes, list[str]]:
         value = self.same.get(name)
-        if value is not None:
+        if value is not None and (value or name != "run"):
             return np.broadcast_to(np.zeros(1, dtype=np.int32), self.table.num_rows), [value]
-        return _text(self.table.column(name) if name in self.table.column_names else None, self.table.num_rows)
+        column = self.table.column(name) if name in self.table.column_names else None
+        return _text(column, self.table.num_rows, absent=(None, "") if name == "run" else (None,))
 
     def integers(self, name: str) -> Ints:
         value = self.same.get(name)
@@ -154,13 +158,17 @@ def load(
     row's place in its file.
     """
     known = (*COLUMNS, *POSITION_COLUMNS) if every_column else tuple(dict.fromkeys((*FAST, "position", *also)))
-    parts = [part for source in sources for part in _parts(source, rejects, known, numbered)]
+    return joined([part.columns() for source in sources for part in _parts(source, rejects, known, numbered)])
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """The rows of all parts, one part after the other."""
     if len(parts) == 1:
-        return parts[0].columns()
+        return parts[0]
     if not parts:
         return _Part(table_of_rows([])).columns()
     pa = require_pyarrow()
-    return _Part(pa.concat_tables([part.columns().table for part in parts], promote_options="permissive")).columns()
+    return _Part(pa.concat_tables([part.table for part in parts], promote_options="permissive")).columns()
 
 
 def _parts(source: Source, rejects: Rejects, known: Sequence[str], numbered: bool) -> Iterator[_Part]:
@@ -367,8 +375,8 @@ def _valid(part: _Part, name: str) -> Any:
     return np.asarray(pc.is_valid(part.table.column(name)))
 
 
-def _text(column: Any, rows: int) -> tuple[Codes, list[str]]:
-    """Codes and their words, each word once."""
+def _text(column: Any, rows: int, absent: Sequence[str | None]) -> tuple[Codes, list[str]]:
+    """Codes and their words, each word once; what is absent has the code -1."""
     from pyarrow import types
 
     if column is None or column.null_count == rows:
@@ -379,7 +387,7 @@ def _text(column: Any, rows: int) -> tuple[Codes, list[str]]:
     codes: list[Codes] = []
     for chunk in column.chunks:
         words = chunk.dictionary.to_pylist()
-        own = np.array([-1 if word is None else place.setdefault(word, len(place)) for word in words] + [-1], dtype=np.int32)
+        own = np.array([-1 if word in absent else place.setdefault(word, len(place)) for word in words] + [-1], dtype=np.int32)
         index = chunk.indices.fill_null(len(words)) if chunk.indices.null_count else chunk.indices
         found = np.asarray(index)
         same = found.dtype == np.int32 and not chunk.indices.null_count and bool((own[:-1] == np.arange(len(words))).all())

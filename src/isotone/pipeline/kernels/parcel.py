@@ -36,7 +36,7 @@ class Choice:
 def parcels(rows: Columns, choices: Mapping[str, Choice]) -> Iterator[tuple[int, bytes]]:
     """Cases with some of their rows, encoded."""
     about = np.array([word in MESSAGE_KINDS for word in rows.words["kind"]], dtype=np.bool_)
-    for run in dict.fromkeys([*rows.words["run"], ""]):
+    for run in [*rows.words["run"], ""]:
         choice = choices.get(run)
         here = in_run(rows, run) if choice is not None else None
         if choice is None or here is None or not here.any():
@@ -51,8 +51,8 @@ def parcels(rows: Columns, choices: Mapping[str, Choice]) -> Iterator[tuple[int,
 
 def in_run(rows: Columns, run: str) -> Mask:
     """Which rows belong to a run; rows that name none belong to the run without a name."""
-    found: Mask = rows.codes["run"] == rows.code("run", run)
-    return found | (rows.codes["run"] == -1) if run == "" else found
+    found: Mask = rows.codes["run"] == (rows.code("run", run) if run else -1)
+    return found
 
 
 def opened(payload: bytes) -> list[dict[str, Any]]:
