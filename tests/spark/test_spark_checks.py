@@ -4,15 +4,18 @@ Simulated traces of every orderer are in `test_spark_scan`.
 """
 
 import random
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from isotone.pipeline import scan
 from isotone.trace import read_trace
 from tests.histories import load_all
-from tests.pipeline.generate import RELATIONS
+from tests.pipeline.faults import broken_histories
+from tests.pipeline.generate import RELATIONS, Generated
 from tests.spark import local_stage
 from tests.spark.compare import WAYS, Rows, disagreements, histories, strange, write
 
@@ -30,6 +33,22 @@ def test_generated_histories_without_spark(tmp_path: Path, monkeypatch: pytest.M
     for name, way in WAYS.items():
         monkeypatch.setattr(scan, "BLOCK_BITS", 1 if name == "kernels" else 12)
         assert disagreements(tmp_path, runs, relation, object(), **way) == [], name
+
+
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch) -> None:
+    local_stage.install(monkeypatch)
+    monkeypatch.setattr(scan, "BLOCK_BITS", 1)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(case=broken_histories())
+def test_histories_that_hypothesis_shrinks(local: None, case: tuple[Generated, set[str]]) -> None:
+    rows: Rows = [dict(row) for row in case[0].rows]
+    with tempfile.TemporaryDirectory() as place:
+        write(Path(place), rows)
+        for name, way in WAYS.items():
+            assert disagreements(Path(place), {"": rows}, RELATIONS[len(rows) % len(RELATIONS)], object(), **way) == [], name
 
 
 @pytest.mark.parametrize("way", WAYS)
