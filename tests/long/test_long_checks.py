@@ -11,6 +11,8 @@ from tests.pipeline.generate import RELATIONS
 from tests.spark import local_stage
 from tests.spark.compare import WAYS, disagreements, histories, write
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_generated_histories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:

@@ -59,6 +59,20 @@ def test_generated_histories(spark: Any, tmp_path: Path, monkeypatch: pytest.Mon
     assert disagreements(tmp_path, runs, RELATIONS[3], spark, **WAYS[way]) == []
 
 
+@pytest.mark.parametrize(("times", "verdict"), [(1, "unknown"), (2, "violated")])
+def test_a_message_returned_twice_where_nobody_delivers(local: None, tmp_path: Path, times: int, verdict: str) -> None:
+    """Seed 113 of the long test: the witness could not be checked alone, because nothing in it was delivered."""
+    kinds = ["send", *["returned"] * times]
+    rows: Rows = [
+        {"process": "a#1", "step": step, "kind": kind, "origin": "a#1", "number": 1} for step, kind in enumerate(kinds, start=1)
+    ]
+    write(tmp_path, rows, files=1)
+    for way in WAYS.values():
+        outcome = scan.verify([str(tmp_path)], ["duplication"], session=object(), **way)
+        assert outcome.report.verdict == verdict
+        assert disagreements(tmp_path, {"": rows}, None, object(), **way) == []
+
+
 def strange_runs(path: Path, seed: int, count: int) -> dict[str, Rows]:
     """Write a trace with repeated steps, runs without a name and negative epochs; what the reader makes of it, by run."""
     write(path, strange(histories(count, seed), random.Random(seed)))

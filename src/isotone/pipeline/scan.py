@@ -329,7 +329,7 @@ class _Scan:
             if name not in state.undecided:
                 return Finding(note=worst.note or _note(state))
         missing = _missing(name, state)
-        if missing is not None:
+        if missing is not None and not (name == "duplication" and "returned" in state.kinds):
             return Finding(missing=missing)
         if exact is not None and not found:
             found.append(self._law.decide(name, as_whole(exact, state)))
@@ -339,6 +339,8 @@ class _Scan:
         if name in state.undecided:
             reason = state.undecided[name]
             return Finding(witness=Witness(f"undecided: {reason}, and the run is too long for the exact check"), missing=reason)
+        if missing is not None:
+            return Finding(missing=missing)
         exactly = found or name in NUMBER_CHECKS or state.wanted.everything
         return Finding(note=None if exactly else _note(state))
 

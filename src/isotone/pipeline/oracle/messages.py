@@ -107,7 +107,7 @@ def _circle(history: History, premature: list[int]) -> Witness:
 
 def duplication(history: History) -> Finding:
     missing = history.lacks("deliver")
-    if missing:
+    if missing and "returned" not in history.kinds:
         return Finding(missing=missing)
     tally = Tally()
     for log in history.logs:
@@ -122,16 +122,15 @@ def duplication(history: History) -> Finding:
             if message in log.delivered:
                 tally.hit((1, 1), _twice, history, log, message, "delivers {} and has it returned too")
             elif message in back:
-                tally.hit((2, 2), _twice, history, log, message, "has {} returned more than once")
+                tally.hit((1, 1), _twice, history, log, message, "has {} returned more than once")
             back.add(message)
-    return tally.finding()
+    return tally.finding(missing)
 
 
 def _twice(history: History, log: Log, message: int, words: str) -> Witness:
     name = history.message(message)
     text = f"{log.name} {words.format(name)}"
-    processes, messages = ([], []) if message in log.delivered else history.a_delivery([log.name], [message])
-    return history.witness(text, [log.name, *processes], [message, *messages], [Edge(name, name, log.name, text)])
+    return history.witness(text, [log.name], [message], [Edge(name, name, log.name, text)])
 
 
 def fifo(history: History) -> Finding:
