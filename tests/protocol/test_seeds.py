@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from isotone.sim.judge import judge
-from isotone.sim.swarm import CHECKER, all_orders, find_checker
+from isotone.sim.swarm import CHECKER, find_checker
 
 FREED = "a cast that a member lacks was freed"
 ENDLESS = "proposals without end in one turn"
+
+ORDERS = ["causal", "fifo", "sequencer", "single_phase"]
+"""What the seeds were drawn from."""
 
 FOUND = {
     13: FREED,
@@ -27,5 +30,5 @@ FOUND = {
 
 @pytest.mark.parametrize("seed", FOUND, ids=lambda seed: f"{seed}: {FOUND[seed]}")
 def test_a_seed_that_found_something_passes(seed: int) -> None:
-    verdict, _ = judge(seed, all_orders(), find_checker(CHECKER))
+    verdict, _ = judge(seed, ORDERS, find_checker(CHECKER))
     assert not verdict.failures, f"python -m isotone.sim.swarm --seed {seed}\n" + "\n".join(verdict.failures)

@@ -15,7 +15,7 @@ import msgspec
 from isotone.model.errors import Closed, RemoteProtocolError
 from isotone.model.events import Ended, SlowMember, Suspicion, Upcall, ViewInstalled
 from isotone.model.ids import ProcessId, ViewId
-from isotone.model.records import Cast, Cohort, Loose, Packet, Sequenced
+from isotone.model.records import Cast, Cohort, Direct, Loose, Packet, Sequenced
 from isotone.model.settings import EndpointConfig
 from isotone.model.view import View
 from isotone.protocol.epoch import Epoch
@@ -370,16 +370,17 @@ class Endpoint:
             for record in (*packet.loose, *packet.records):
                 if type(record) is not Cast or not record.payloads:
                     copies[id(record)] = (record, copies[id(record)][1] + 1 if id(record) in copies else 1)
+        names = self.epoch.orderer.packets if self.epoch is not None else {}
         totals: dict[tuple[str, int], tuple[int, int]] = {}
         for record, fanout in copies.values():
-            kind = type(record).__name__.lower()
-            key = (_PACKET_NAMES.get(kind, kind), fanout)
+            if type(record) is Cast or type(record) is Direct:
+                kind = names.get(record.kind, "control")
+            else:
+                kind = type(record).__name__.lower()
+            key = (kind, fanout)
             count, size = totals.get(key, (0, 0))
             totals[key] = (count + 1, size + fanout * len(msgspec.msgpack.encode(record)))
         view = self.epoch.view.id if self.epoch is not None else None
         if self.recorder is not None:
             for (kind, fanout), (count, size) in sorted(totals.items()):
                 self.recorder.packet(now, view, kind, fanout, count, size)
-
-
-_PACKET_NAMES = {"cast": "order", "direct": "ack"}

@@ -8,10 +8,10 @@ casts: it delivers the rest by a rule that depends on that set alone, and return
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple, Protocol
 
-from isotone.model.errors import RemoteProtocolError
+from isotone.model.errors import ConfigError, RemoteProtocolError, unknown
 from isotone.model.records import Cast, Direct
 from isotone.model.view import View
 
@@ -45,11 +45,17 @@ class Outbox(Protocol):
 
 
 class Orderer:
-    """Base of all orderers. `total` says whether deliveries carry positions; `options` what a user may set."""
+    """Base of all orderers. `total` says whether deliveries carry positions.
+
+    `options` are what a user may set, with their values; `numbers` are options that are integers, as (default, least,
+    most). In both the first is the default. `packets` names the kinds of records without messages, for the trace.
+    """
 
     name: ClassVar[str]
     total: ClassVar[bool] = True
     options: ClassVar[dict[str, tuple[int | str | bool, ...]]] = {}
+    numbers: ClassVar[dict[str, tuple[int, int, int]]] = {}
+    packets: ClassVar[dict[int, str]] = {}
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         self.outbox = outbox
@@ -61,6 +67,26 @@ class Orderer:
     def option(self, name: str) -> int | str | bool:
         """The value of an option of this view; the first value listed is the default."""
         return self.view.ordering.options.get(name, self.options[name][0])
+
+    def integer(self, name: str) -> int:
+        """The value of an option that is an integer."""
+        return int(self.view.ordering.options.get(name, self.numbers[name][0]))
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, int | str | bool]) -> None:
+        """Raise `ConfigError` unless a view can be run with these options."""
+        known = {**cls.options, **cls.numbers}
+        for name, value in options.items():
+            if name not in known:
+                if not known:
+                    raise ConfigError(f"order {cls.name!r} has no options, got {name!r}")
+                raise unknown(f"option of {cls.name}", name, known)
+            if name in cls.numbers:
+                _, least, most = cls.numbers[name]
+                if type(value) is not int or not least <= value <= most:
+                    raise ConfigError(f"option {name} of {cls.name} is {value!r}: must be an integer from {least} to {most}")
+            elif value not in cls.options[name]:
+                raise unknown(f"value of option {name}", str(value), (str(v) for v in cls.options[name]))
 
     def submit(self, batch: Batch, now: int) -> None:
         """Multicast a batch of own messages: exactly one cast."""

@@ -52,10 +52,4 @@ def validate(ordering: Ordering) -> None:
         raise unknown("level", ordering.level, LEVELS)
     if ordering.k < 1:
         raise ConfigError(f"k is {ordering.k}: must be at least 1")
-    for name, value in ordering.options.items():
-        if name not in orderer.options:
-            if not orderer.options:
-                raise ConfigError(f"order {ordering.order!r} has no options, got {name!r}")
-            raise unknown(f"option of {ordering.order}", name, orderer.options)
-        if value not in orderer.options[name]:
-            raise unknown(f"value of option {name}", str(value), (str(v) for v in orderer.options[name]))
+    orderer.check_options(ordering.options)

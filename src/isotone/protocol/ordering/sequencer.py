@@ -30,6 +30,7 @@ class Sequencer(Orderer):
 
     name = "sequencer"
     options = {"fallback": ("returned", "classical")}  # noqa: RUF012
+    packets = {_ORDER: "order"}  # noqa: RUF012
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         super().__init__(outbox, view, rank, seed)

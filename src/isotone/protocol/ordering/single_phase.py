@@ -50,6 +50,7 @@ class SinglePhase(Orderer):
         "idle": ("catch_up", "silent"),
         "acks": ("multicast", "gathered"),
     }
+    packets = {_ACK: "ack", _GATHERED: "gathered"}  # noqa: RUF012
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         super().__init__(outbox, view, rank, seed)
