@@ -1,6 +1,6 @@
 """Live throughput and latency against the raw mesh: a thin caller of `isotone.runtime.bench`.
 
-    python benchmarks/live.py [--members 5] [--size 50 1024] [--order single_phase] [--repeats 5] [--slow-consumer]
+python benchmarks/live.py [--members 5] [--size 50 1024] [--order single_phase] [--repeats 5] [--slow-consumer]
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ def measure(given: argparse.Namespace) -> None:
             if given.slow_consumer:
                 result = run_slow_consumer(given.members, size, order, given.level, seconds=given.seconds or 60.0)
             else:
-                result = run_bench(
-                    given.members, size, order, given.level, repeats=given.repeats, seconds=given.seconds or 1.0
-                )
+                result = run_bench(given.members, size, order, given.level, repeats=given.repeats, seconds=given.seconds or 1.0)
             print(json.dumps(result), flush=True)
 
 
