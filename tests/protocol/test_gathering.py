@@ -23,7 +23,7 @@ def test_an_isolated_operation_takes_a_linear_number_of_packets(count: int) -> N
             network.submit(sender)
             network.settle()
             assert network.orders() == [[(sender, 1)]] * count
-        assert gathered.packets <= 3 * (count - 1) - 1 + (count == 2)
+        assert gathered.packets <= 3 * (count - 1) - 1
         assert multicast.packets == (count - 1) * (1 + sender)
 
 
