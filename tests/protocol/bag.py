@@ -13,6 +13,7 @@ from isotone.model.settings import MS, EndpointConfig, Limits, Timing
 from isotone.model.view import Ordering
 from isotone.pipeline.oracle import Report, check_history
 from isotone.protocol.endpoint import Endpoint
+from isotone.protocol.ordering.all_ack import AllAck
 from isotone.trace.recorder import TraceRecorder
 
 TIMING = Timing(
@@ -254,6 +255,8 @@ class Bag:
             if any(epoch.buffers) or len(epoch.gate) or endpoint._leave_wanted:
                 return False
             if any(link.fresh or link.unacked for _, link in epoch.peers):  # an acknowledgement may be what a member waits for
+                return False
+            if isinstance(epoch.orderer, AllAck) and epoch.orderer.owed:  # it waits with its answer for something to send
                 return False
         return True
 

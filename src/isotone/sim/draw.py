@@ -27,6 +27,7 @@ GOOD: dict[str, object] = {"latency": Uniform(min_ms=0.5, max_ms=3.0), "loss": 0
 OPTIONS: dict[str, dict[str, tuple[int | str | bool, ...]]] = {
     "single_phase": {"protocol": (1, 2), "sites": ("static", "dynamic"), "idle": ("catch_up", "silent")},
     "sequencer": {"fallback": ("returned",)},
+    "all_ack": {"silent": ("acknowledge", "wait"), "interval_ms": (1, 10, 50)},
 }
 """Options whose values keep the promises; the classical fallback of the sequencer does not, and is not drawn."""
 

@@ -2,8 +2,18 @@
 
 Where a multicast is n − 1 packets, acknowledging by multicast costs up to (n − 1)² of them for one operation. Here every
 operation (ts, site) has a *collector*, the site before its own. Who must acknowledge the operation tells the collector
-alone; when the operation is stable there, the collector tells everybody what it knows of all clocks, once. That is at most
-(n − 1) + (n − 2) + (n − 1) packets for an isolated operation, and three delays instead of two.
+alone; when the operation is stable there, the collector tells everybody what it knows of all clocks, once.
+
+Packets: an operation makes each of the n − 2 sites that are neither its own nor its collector tell the collector at most
+once, and the collector tell the n − 1 others at most once: at most 2 n − 3 packets besides its own n − 1, whatever else is
+under way. That is fewer than (n − 1)² from three sites on.
+
+Delay: with d(a, b) the delay from a to b, D the largest and c the collector of an operation of site i, c knows all clocks
+after max over k of d(i, k) + d(k, c), and tells them. At another site the clock of k also waits for the casts of k that c
+had seen; they had been sent by then, so they come within D too. A site k does not tell c if its clock is public: then it
+is on its way to everybody when the operation comes to k, and arrives within D of that. So an operation is stable
+everywhere after at most max over k of (d(i, k) + d(k, c)) + D ≤ 3 D from its sending. With equal delays that is 2 D
+from its receipt, and D at the collector; it is D everywhere if acknowledgements are multicast.
 
 A site's clock that comes from the collector may overtake casts which that site sent before it. So a *claim* about a site has
 its count of casts with it, and counts only when those casts are here: all later ones have larger timestamps.
@@ -22,25 +32,22 @@ class Claims:
 
     def __init__(self, count: int) -> None:
         self.seen = [0] * count
-        self._waiting: dict[int, tuple[int, int]] = {}
+        self._waiting: list[list[tuple[int, int]]] = [[] for _ in range(count)]  # casts and clock; a heap
 
     def ripe(self, site: int, clock: int, casts: int) -> bool:
         """Whether the clock may be used now; otherwise it waits."""
         if self.seen[site] >= casts:
             return True
-        if casts >= self._waiting.get(site, (0, 0))[0]:
-            self._waiting[site] = (casts, clock)
+        heappush(self._waiting[site], (casts, clock))
         return False
 
     def arrived(self, site: int, seq: int) -> int:
         """A cast came: the clock that may be used from here on, 0 if none waited for it."""
         self.seen[site] = seq
-        if not self._waiting:
-            return 0
-        casts, clock = self._waiting.get(site, (0, 0))
-        if not casts or casts > seq:
-            return 0
-        del self._waiting[site]
+        waiting = self._waiting[site]
+        clock = 0
+        while waiting and waiting[0][0] <= seq:
+            clock = heappop(waiting)[1]
         return clock
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from isotone.model.errors import ConfigError, RemoteProtocolError, unknown
 from isotone.model.view import LEVELS, Ordering
+from isotone.protocol.ordering.all_ack import AllAck
 from isotone.protocol.ordering.causal import Causal
 from isotone.protocol.ordering.fifo import Fifo
 from isotone.protocol.ordering.orderer import Orderer
 from isotone.protocol.ordering.sequencer import Sequencer
 from isotone.protocol.ordering.single_phase import SinglePhase
+from isotone.protocol.ordering.two_phase import TwoPhase
 
 _ORDERERS: dict[str, type[Orderer]] = {}
 
@@ -20,7 +22,7 @@ def register(orderer: type[Orderer]) -> None:
     _ORDERERS[orderer.name] = orderer
 
 
-for _orderer in (Fifo, Causal, Sequencer, SinglePhase):
+for _orderer in (Fifo, Causal, Sequencer, SinglePhase, AllAck, TwoPhase):
     register(_orderer)
 
 
