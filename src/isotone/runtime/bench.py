@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
@@ -137,8 +138,8 @@ class Bench:
             "identical": len({answer["digest"] for answer in answers}) == 1,
         }
 
-    async def latency(self, via: str, size: int, rate: float, seconds: float) -> list[int]:
-        """One round: the delays of all messages at all members, in nanoseconds."""
+    async def latency(self, via: str, size: int, rate: float, seconds: float, senders: int | None = None) -> list[int]:
+        """One round: the delays of all messages at all members, in nanoseconds; all members send, or the last `senders`."""
         start = time.monotonic() + _START_DELAY_S
         answers = await self.all(
             "latency",
@@ -148,6 +149,7 @@ class Bench:
             rate=rate,
             count=max(1, round(rate * seconds)),
             members=self._members,
+            senders=self._members if senders is None else senders,
             start=start,
         )
         return [delay for answer in answers for delay in answer["latencies"]]
@@ -265,6 +267,45 @@ def run_bench(
     """Measure throughput and latency; `seconds` and `latency_s` are the lengths of one round of each."""
     settings = _settings(members, size, order, level, k, options or {}, limits or {}, trace)
     return run(_bench(members, size, settings, seconds, repeats, rate, latency_s))
+
+
+async def _one_sends(
+    members: int, size: int, settings: Sequence[dict[str, Any]], repeats: int, rate: float, seconds: float
+) -> dict[str, Any]:
+    delays: list[list[list[int]]] = [[] for _ in settings]
+    async with AsyncExitStack() as stack:
+        benches = [await stack.enter_async_context(Bench(members, own)) for own in settings]
+        for _ in range(repeats):
+            for bench, rounds in zip(benches, delays, strict=True):
+                rounds.append(await bench.latency("group", size, rate, seconds, senders=1))
+    latencies = [_median_percentiles(rounds) for rounds in delays]
+    return {
+        "load": "one sends",
+        "members": members,
+        "size": size,
+        "rate": rate,
+        "repeats": repeats,
+        "latency_ms": {own["order"]: latency for own, latency in zip(settings, latencies, strict=True)},
+        "p50_ratio": {
+            own["order"]: round(latency["p50"] / latencies[-1]["p50"], 2)
+            for own, latency in zip(settings, latencies, strict=True)
+        },
+    }
+
+
+def run_one_sends(
+    members: int = 5,
+    size: int = 50,
+    orders: Sequence[str] = ("atop", "causal"),
+    level: str = "agreed",
+    *,
+    repeats: int = 5,
+    rate: float = 20.0,
+    seconds: float = 1.5,
+) -> dict[str, Any]:
+    """One member sends and the others are silent: the latency of each order, interleaved; ratios are to the last one."""
+    settings = [_settings(members, size, order, level, 1, {}, {}, None) for order in orders]
+    return run(_one_sends(members, size, settings, repeats, rate, seconds))
 
 
 async def _soak(members: int, size: int, settings: dict[str, Any], seconds: float, pause: float) -> dict[str, Any]:

@@ -179,9 +179,12 @@ class Member:
                     break
         return digest
 
-    async def latency(self, via: str, size: int, rate: float, count: int, members: int, start: float) -> dict[str, Any]:
-        """Send `count` messages, `rate` per second, and note when those of all members arrive."""
-        total = count * (members - 1 if via == "mesh" else members)
+    async def latency(
+        self, via: str, size: int, rate: float, count: int, members: int, senders: int, start: float
+    ) -> dict[str, Any]:
+        """Send `count` messages, `rate` per second, if among the last `senders`, and note when those of all of them arrive."""
+        sends = self._rank >= members - senders
+        total = count * (senders - 1 if via == "mesh" and sends else senders)
         filler = bytes(max(0, size - 8))
         late: list[int] = []
         loop = asyncio.get_running_loop()
@@ -198,7 +201,7 @@ class Member:
         else:
             taking = loop.create_task(self._note(late, total))
         interval = 1.0 / rate
-        for number in range(count):
+        for number in range(count if sends else 0):
             await asyncio.sleep(max(0.0, start + (number + random.random()) * interval - time.monotonic()))
             message = time.monotonic_ns().to_bytes(8, "big") + filler
             if via == "mesh":

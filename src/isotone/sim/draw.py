@@ -47,6 +47,8 @@ def draw(seed: int, orders: list[str], liveness_ms: float) -> Drawn:
     options = {name: pick(rng, values) for name, values in OPTIONS.get(order, {}).items() if chance(rng, 0.6)}
     if order == "single_phase" and chance(stream(seed, "acks"), 0.3):  # a stream of its own: the rest of a seed stays what it was
         options["acks"] = "gathered"
+    if order == "atop":
+        options = _atop(stream(seed, "atop"))
     members = list(NAMES[: between(rng, 2, len(NAMES))])
     late = list(LATE[: below(rng, 3)])
     level: Level = pick(rng, ("agreed", "agreed", "k", "safe"))
@@ -76,6 +78,16 @@ def draw(seed: int, orders: list[str], liveness_ms: float) -> Drawn:
         faults=storm,
     )
     return Drawn(scenario, safety_ms, wire)
+
+
+def _atop(rng: Random) -> dict[str, int | str | bool]:
+    """Windows so small that distributions change often, and now and then none at all."""
+    policy = pick(rng, ("bookkeeper", "bookkeeper", "least_variance", "backoff", "patterns", "none"))
+    options: dict[str, int | str | bool] = {"slots": pick(rng, ("even", "random")), "policy": policy}
+    options |= {"window": between(rng, 1, 4), "epsilon": between(rng, 1, 3), "threshold": between(rng, 0, 300)}
+    if policy == "patterns":
+        options["patterns"] = pick(rng, ("a:9", "a:3 b:2; c:8", "a:1 b:50; a:50 b:1; d:7 e:7 f:7 g:7"))
+    return options
 
 
 def _timing(rng: Random) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from isotone.model.errors import ConfigError, RemoteProtocolError, unknown
 from isotone.model.view import LEVELS, Ordering
 from isotone.protocol.ordering.all_ack import AllAck
+from isotone.protocol.ordering.atop.mechanism import Atop
 from isotone.protocol.ordering.causal import Causal
 from isotone.protocol.ordering.fifo import Fifo
 from isotone.protocol.ordering.orderer import Orderer
@@ -22,7 +23,7 @@ def register(orderer: type[Orderer]) -> None:
     _ORDERERS[orderer.name] = orderer
 
 
-for _orderer in (Fifo, Causal, Sequencer, SinglePhase, AllAck, TwoPhase):
+for _orderer in (Fifo, Causal, Sequencer, SinglePhase, AllAck, TwoPhase, Atop):
     register(_orderer)
 
 
