@@ -137,7 +137,17 @@ def test_swarm() -> None:
 
 
 def test_a_ballot_that_waits_for_its_own_proposer_is_given_up() -> None:
-    assert Run(13_235).run() == []  # 1 of 3 had crashed, 2 had answered, and 0 had promised another ballot: it waited for 1
+    """Found by the swarm: rank 1 has crashed, 2 has answered, 0 has promised another ballot: who is left to answer?"""
+    a = three()[0]
+    a.propose("x", 0)
+    a.receive(1, Ballot(PREPARE, 1), 1)  # rank 1 asks, and crashes
+    a.receive(2, Ballot(PROMISE, 0), 2)
+    a.receive(2, Ballot(ACCEPTED, 0), 3)  # with 0 itself that would be a majority
+    a.take()
+    at = a.deadline()
+    assert at is not None
+    a.wake(at)
+    assert a.take() == [(None, Ballot(PREPARE, 3))]
 
 
 def test_the_swarm_sees_duels_late_decisions_and_lost_majorities() -> None:
