@@ -27,7 +27,7 @@ PHASES = ("prepare", "promise", "accept", "accepted", "reject", "decide")
 NONE = -1
 _NUMBERS = 1 << 60
 _PATIENCE = 8  # waits of a member that only answered, before it asks for itself
-_DOUBLINGS = 5
+_DOUBLINGS = 4
 _MASK = (1 << 64) - 1
 
 
