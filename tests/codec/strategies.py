@@ -80,8 +80,18 @@ def heartbeats(draw: st.DrawFn) -> r.Heartbeat:
     return r.Heartbeat(draw(view_ids), draw(view_ids), draw(ranks), draw(st.integers(0, 9)), *flags, suspects)
 
 
+@st.composite
+def decisions(draw: st.DrawFn) -> r.Decision:
+    view = draw(views)
+    n = len(view.members)
+    addresses = draw(st.lists(texts, min_size=n, max_size=n))
+    return r.Decision(draw(view_ids), view, addresses, draw(st.none() | cohorts))
+
+
 loose = st.one_of(
     heartbeats(),
+    st.builds(r.Vote, view_ids, st.integers(0, 5), counters, st.integers(-1, 2**62 - 1), st.none() | decisions()),
+    st.builds(r.Charter, st.lists(names, max_size=4)),
     probes(),
     st.builds(lambda round_, at: r.Propose(round_, *at), view_ids, places()),
     st.builds(r.Reject, view_ids, view_ids),

@@ -13,7 +13,9 @@ from isotone.model.errors import RemoteProtocolError
 from isotone.model.ids import ProcessId, ViewId, is_process_id
 from isotone.model.records import (
     Cast,
+    Charter,
     Cohort,
+    Decision,
     Direct,
     Heartbeat,
     Install,
@@ -27,6 +29,7 @@ from isotone.model.records import (
     Reject,
     Relay,
     State,
+    Vote,
 )
 from isotone.model.view import Ordering, View
 
@@ -174,6 +177,25 @@ def _refuse(record: Refuse) -> None:
     _text(record.reason, "reason")
 
 
+def _decision(decision: Decision) -> None:
+    _view_id(decision.previous)
+    _view(decision.view)
+    _places(decision.view.members, decision.addresses)
+    if decision.cohort is not None:
+        _cohort(decision.cohort)
+
+
+def _vote(record: Vote) -> None:
+    _view_id(record.instance)
+    if record.value is not None:
+        _decision(record.value)
+
+
+def _charter(record: Charter) -> None:
+    for name in record.founders:
+        _process(f"{name}#1")
+
+
 _CHECKS: dict[type, Callable[[Any], None]] = {
     Cast: _cast,
     Direct: _nothing,
@@ -188,6 +210,8 @@ _CHECKS: dict[type, Callable[[Any], None]] = {
     Install: _install,
     Installed: _round,
     Refuse: _refuse,
+    Vote: _vote,
+    Charter: _charter,
 }
 
 

@@ -31,7 +31,7 @@ class Overloaded(GroupError):
 
 
 class Blocked(GroupError):
-    """This component may not go on. Kept for primary membership; partitionable membership never blocks."""
+    """Primary membership: this process is not with a majority of its view and may not go on until it is."""
 
 
 class Closed(GroupError):

@@ -70,10 +70,22 @@ class SlowMember(msgspec.Struct, frozen=True):
     holding: bool
 
 
+class Blockage(msgspec.Struct, frozen=True):
+    """Primary membership: fewer than `needed` members of the view are reachable, so nothing goes on; or it does again."""
+
+    blocked: bool
+    reachable: tuple[ProcessId, ...]
+    needed: int
+
+
 class Ended(msgspec.Struct, frozen=True):
-    """The endpoint left the group or was refused; nothing follows. `error` is None after a graceful leave."""
+    """The endpoint left the group or was refused; nothing follows. `error` is None after a graceful leave.
+
+    `expelled`: the group goes on without this process, which may join again with a new incarnation; its state is void.
+    """
 
     error: str | None
+    expelled: bool = False
 
 
-Upcall = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | Suspicion | SlowMember | Ended
+Upcall = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | Suspicion | SlowMember | Blockage | Ended

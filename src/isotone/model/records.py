@@ -154,8 +154,36 @@ class Refuse(msgspec.Struct, array_like=True, tag=13):
     final: bool
 
 
+class Decision(msgspec.Struct, array_like=True, frozen=True):
+    """The view that follows `previous` in primary membership. `cohort` tells what is delivered before it, not who held what.
+
+    The first view of a group follows `INITIAL_VIEW` and has no cohort.
+    """
+
+    previous: ViewId
+    view: View
+    addresses: list[str]
+    cohort: Cohort | None
+
+
+class Vote(msgspec.Struct, array_like=True, tag=20):
+    """A message of the consensus on what follows the view `instance`, which its members hold; decisions also go to others."""
+
+    instance: ViewId
+    phase: Annotated[int, msgspec.Meta(ge=0, le=5)]
+    number: Count
+    accepted: Annotated[int, msgspec.Meta(ge=-1, lt=1 << 62)]
+    value: Decision | None
+
+
+class Charter(msgspec.Struct, array_like=True, tag=21):
+    """Goes with every probe of a process with primary membership: the names that found its group."""
+
+    founders: list[str]
+
+
 Sequenced = Cast | Direct | Relay
-Loose = Heartbeat | Probe | Propose | Reject | State | Plan | Ready | Install | Installed | Refuse
+Loose = Heartbeat | Probe | Propose | Reject | State | Plan | Ready | Install | Installed | Refuse | Vote | Charter
 
 
 class Packet(msgspec.Struct, array_like=True, gc=False):

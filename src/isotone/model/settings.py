@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
 import msgspec
 
-from isotone.model.errors import ConfigError
-from isotone.model.ids import ProcessId
+from isotone.model.errors import ConfigError, unknown
+from isotone.model.ids import ProcessId, process_id
 from isotone.model.view import Ordering
 
 MS = 1_000_000
 SECOND = 1_000 * MS
+
+MembershipKind = Literal["partitionable", "primary"]
+MEMBERSHIPS: tuple[MembershipKind, ...] = ("partitionable", "primary")
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -67,7 +73,8 @@ class EndpointConfig(msgspec.Struct, frozen=True):
     """Everything an endpoint is made from; the rest are inputs.
 
     `founder` says that the process may begin a group when it finds none (it was given no seeds, or is one itself);
-    `found_after_ns` is how long it looks for others first.
+    `found_after_ns` is how long it looks for others first. With `primary` membership the `founders` (names), all
+    together, found the group, and `founder` says nothing.
     """
 
     process: ProcessId
@@ -78,3 +85,22 @@ class EndpointConfig(msgspec.Struct, frozen=True):
     timing: Timing = Timing()
     limits: Limits = Limits()
     seed: int = 0
+    membership: MembershipKind = "partitionable"
+    founders: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_membership(self.membership, self.founders)
+
+
+def check_membership(membership: str, founders: Sequence[str]) -> None:
+    """Raise `ConfigError` for a kind of membership that is none, or founders that do not go with it."""
+    if membership not in MEMBERSHIPS:
+        raise unknown("membership", membership, MEMBERSHIPS)
+    if membership == "primary" and not founders:
+        raise ConfigError("primary membership needs founders: the names of the processes that begin the group together")
+    if membership != "primary" and founders:
+        raise ConfigError("founders belong to primary membership: a partitionable group needs none")
+    if len(set(founders)) != len(founders):
+        raise ConfigError("founders: a name stands there twice")
+    for name in founders:
+        process_id(name, 1)

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from isotone.model.errors import Closed, RemoteProtocolError
-from isotone.model.events import Ended, SlowMember, Suspicion, Upcall, ViewInstalled
+from isotone.model.errors import Blocked, Closed, RemoteProtocolError
+from isotone.model.events import Blockage, Ended, SlowMember, Suspicion, Upcall, ViewInstalled
 from isotone.model.ids import ProcessId, ViewId
 from isotone.model.records import Cast, Cohort, Direct, Loose, Packet, Sequenced
 from isotone.model.settings import EndpointConfig
@@ -50,6 +50,7 @@ class Endpoint:
         self.epoch: Epoch | None = None
         self.holding = False
         self.closed = False
+        self.blocked: str | None = None  # why nothing can be submitted, with primary membership
         self.counters: dict[str, int] = {}
         self.detector = Detector(config.timing)
         self.membership = Membership(config, self, self.detector)
@@ -87,6 +88,8 @@ class Endpoint:
         """Take messages of the application; returns how many, from the first, were accepted."""
         if self.closed or self._leave_wanted:
             raise Closed(f"{self.process} has left the group")
+        if self.blocked is not None:
+            raise Blocked(self.blocked)
         accepted, size = self.pending.add(payloads, types, items)
         if accepted and self.recorder is not None:
             self.recorder.submit(now, self.epoch.view.id if self.epoch else None, accepted, size)
@@ -94,7 +97,7 @@ class Endpoint:
 
     def writable(self) -> bool:
         """Whether `submit` would accept something now."""
-        return not self.closed and self.pending.room()
+        return not self.closed and self.blocked is None and self.pending.room()
 
     def receive(self, peer: ProcessId, packet: Packet, now: int) -> None:
         """A packet came from `peer`. One that breaks its stream in the view, which cannot go on then, is left out of the next."""
@@ -206,7 +209,7 @@ class Endpoint:
         if epoch is not None and not self.closed:
             if epoch.stability.changed and pending:
                 epoch.settle(now)
-            while pending and epoch.window_open(self._leave_wanted):
+            while pending and self.blocked is None and epoch.window_open(self._leave_wanted):
                 epoch.submit(pending.take(), now)
             epoch.settle(now)
             if epoch.wants_report():
@@ -299,6 +302,14 @@ class Endpoint:
         """A member's application lags, or has caught up."""
         self._upcalls.append(SlowMember(peer, holding))
 
+    def blockage(self, blocked: bool, reachable: tuple[ProcessId, ...], needed: int) -> None:
+        """Too few members of the view are there to go on, or enough again."""
+        self.blocked = None
+        if blocked:
+            self.blocked = f"{self.process} is blocked: it reaches {len(reachable)} members of its view and needs {needed}"
+            self.count("blocked")
+        self._upcalls.append(Blockage(blocked, reachable, needed))
+
     def install(self, view: View, cohort: Cohort | None, now: int) -> None:
         """End the current view with its common set and begin `view`."""
         previous = self.epoch
@@ -327,14 +338,14 @@ class Endpoint:
     def _upcalls_append(self, upcall: Upcall) -> None:
         self._upcalls.append(upcall)
 
-    def finish(self, cohort: Cohort | None, error: str | None, now: int) -> None:
+    def finish(self, cohort: Cohort | None, error: str | None, now: int, expelled: bool = False) -> None:
         """The end: after a graceful leave with the last view's common set, or with an error."""
         if self.closed:
             return
         if self.epoch is not None and cohort is not None:
             self.epoch.conclude(cohort, now)
         self.closed = True
-        self._upcalls.append(Ended(error))
+        self._upcalls.append(Ended(error, expelled))
         if self.recorder is not None and error is None:
             self.recorder.stop(now)
 
@@ -350,6 +361,8 @@ class Endpoint:
         return {
             "process": self.process,
             "closed": self.closed,
+            "membership": self.config.membership,
+            "blocked": self.blocked,
             "view": str(epoch.view.id) if epoch else None,
             "members": list(epoch.view.members) if epoch else [],
             "order": epoch.view.ordering.order if epoch else self.config.ordering.order,

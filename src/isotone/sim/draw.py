@@ -12,6 +12,7 @@ from random import Random
 
 import msgspec
 
+from isotone.model.settings import MembershipKind
 from isotone.model.view import Level
 from isotone.sim import faults
 from isotone.sim.faults import AnyFault
@@ -32,6 +33,10 @@ OPTIONS: dict[str, dict[str, tuple[int | str | bool, ...]]] = {
 """Options whose values keep the promises; the classical fallback of the sequencer does not, and is not drawn."""
 
 
+DEADLY = faults.Crash | faults.Restart | faults.Leave
+"""What ends a process."""
+
+
 class Drawn(msgspec.Struct, frozen=True):
     """A scenario, when it has healed, and whether its packets go through the codec."""
 
@@ -40,8 +45,8 @@ class Drawn(msgspec.Struct, frozen=True):
     wire: bool
 
 
-def draw(seed: int, orders: list[str], liveness_ms: float) -> Drawn:
-    """The scenario of a seed; its order is one of `orders`."""
+def draw(seed: int, orders: list[str], liveness_ms: float, membership: MembershipKind = "partitionable") -> Drawn:
+    """The scenario of a seed; its order is one of `orders`. The kind of membership changes nothing but what belongs to it."""
     rng = stream(seed, "swarm")
     order = pick(rng, orders)
     options = {name: pick(rng, values) for name, values in OPTIONS.get(order, {}).items() if chance(rng, 0.6)}
@@ -59,6 +64,9 @@ def draw(seed: int, orders: list[str], liveness_ms: float) -> Drawn:
     seeds = members if chance(rng, 0.7) else sample(rng, members, between(rng, 1, len(members)))
     plan = _Faults(rng, members, seeds, late, begin_ms, safety_ms)
     storm = plan.draw()
+    founders: list[str] = []
+    if membership == "primary":
+        founders, storm = _primary(stream(seed, "membership"), members, late, storm)
     scenario = Scenario(
         name=f"swarm-{seed}",
         members=members,
@@ -68,6 +76,8 @@ def draw(seed: int, orders: list[str], liveness_ms: float) -> Drawn:
         level=level,
         k=between(rng, 1, 4) if level == "k" else 1,
         options=options,
+        membership=membership,
+        founders=founders,
         seeds=seeds,
         dial_ms=float(between(rng, 50, 300)),
         found_after_ms=float(between(rng, 0, 600)),
@@ -88,6 +98,16 @@ def _atop(rng: Random) -> dict[str, int | str | bool]:
     if policy == "patterns":
         options["patterns"] = pick(rng, ("a:9", "a:3 b:2; c:8", "a:1 b:50; a:50 b:1; d:7 e:7 f:7 g:7"))
     return options
+
+
+def _primary(rng: Random, members: list[str], late: list[str], storm: list[AnyFault]) -> tuple[list[str], list[AnyFault]]:
+    """The founders, and a storm that mostly spares a majority of the members; sometimes all of them may be lost for good."""
+    founders = members if chance(rng, 0.6) else sample(rng, members, between(rng, 1, len(members)))
+    if chance(rng, 0.2):
+        return founders, storm
+    mortal = {*sample(rng, members, (len(members) - 1) // 2), *late}
+    gentle = [fault for fault in storm if not isinstance(fault, DEADLY) or set(faults.names(fault.who)) <= mortal]
+    return founders, [*gentle, faults.Join(at_ms=storm[-1].at_ms, who=members)]
 
 
 def _timing(rng: Random) -> dict[str, float]:

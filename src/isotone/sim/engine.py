@@ -14,7 +14,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from isotone.model.errors import Closed, InvariantViolation, RemoteProtocolError
+from isotone.model.errors import Blocked, Closed, InvariantViolation, RemoteProtocolError
 from isotone.model.events import DeliveryBatch, Ended, ReturnedBatch, Upcall
 from isotone.model.records import Packet
 from isotone.sim.interface import EndpointLike
@@ -43,6 +43,7 @@ class Engine:
         self.on_unreachable: Callable[[Process, str], None] = lambda process, peer: None
         self.on_gone: Callable[[Process, bool], None] = lambda process, silent: None
         self.on_drop: Callable[[Process, str], None] = lambda process, peer: None
+        self.on_expelled: Callable[[Process], None] = lambda process: None
         self.on_remote_error: Callable[[Process, str, RemoteProtocolError], None] = lambda process, peer, error: None
         self._heap: list[Event] = []
         self._next = count().__next__
@@ -217,6 +218,9 @@ class Engine:
             process.ended = ended.error  # type: ignore[union-attr]
             process.state = "lingering"
             process.unsent.clear()
+            if ended.expelled:  # type: ignore[union-attr]
+                process.expelled = True
+                self.on_expelled(process)
 
     def _submit_rest(self, process: Process) -> None:
         unsent = process.unsent
@@ -228,6 +232,8 @@ class Engine:
                 types if any(kind is not None for kind in types) else None,
                 items if any(touched is not None for touched in items) else None,
             )
+        except Blocked:
+            return
         except Closed:
             taken = len(unsent)
         for _ in range(taken):

@@ -4,6 +4,9 @@ Liveness: within `LIVENESS_NS` of virtual time after the healing, all running pr
 members they are, for `STABLE_NS` at least; and a probe message that each of them sends then is delivered by all of them
 in that view. Whether everything is safe, and all messages of the last view are delivered, is for the checker to say, a
 function of rows that knows nothing of protocols.
+
+With primary membership a group that lost the majority of its last view for good, or whose founders have not all come, stands
+still, and everybody must know it. And always the chain is judged, and that nobody sends while it is blocked (`chain`).
 """
 
 from __future__ import annotations
@@ -15,15 +18,17 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from isotone.model.errors import InvariantViolation
-from isotone.model.events import DeliveryBatch, Upcall
+from isotone.model.events import Blockage, DeliveryBatch, Upcall
 from isotone.model.ids import ViewId
+from isotone.model.settings import MembershipKind
 from isotone.protocol.endpoint import Endpoint
+from isotone.sim import chain
 from isotone.sim.draw import Drawn, draw
 from isotone.sim.interface import EndpointFactory
 from isotone.sim.latency import nanoseconds
 from isotone.sim.process import Context, Process
 from isotone.sim.simulation import Result, Simulation
-from isotone.sim.sometimes import sometimes
+from isotone.sim.sometimes import LOST, sometimes
 from isotone.trace.schema import Row
 
 LIVENESS_NS = 20_000_000_000
@@ -56,6 +61,7 @@ class Probing:
 
     def __init__(self, process: str) -> None:
         self.probes: set[bytes] = set()
+        self.blockages: list[tuple[int, bool]] = []
 
     def on_start(self, ctx: Context) -> None:
         """Nothing to do."""
@@ -63,7 +69,9 @@ class Probing:
     def on_upcalls(self, ctx: Context, upcalls: Sequence[Upcall]) -> None:
         """Look for probes among the deliveries."""
         for upcall in upcalls:
-            if type(upcall) is DeliveryBatch:
+            if type(upcall) is Blockage:
+                self.blockages.append((ctx.now, upcall.blocked))
+            elif type(upcall) is DeliveryBatch:
                 self.probes.update(bytes(payload) for payload in upcall.payloads if payload[:9] == PROBE)
 
 
@@ -72,10 +80,11 @@ def judge(
     orders: list[str],
     checker: Checker | None,
     endpoint_factory: EndpointFactory | None = None,
+    membership: MembershipKind = "partitionable",
 ) -> tuple[Verdict, Result | None]:
     """Run and judge one seed."""
     began = time.perf_counter()
-    drawn = draw(seed, orders, LIVENESS_NS / 1_000_000)
+    drawn = draw(seed, orders, LIVENESS_NS / 1_000_000, membership)
     scenario = drawn.scenario
     verdict = Verdict(seed, [], order=scenario.order, members=len(scenario.everybody()))
     sound = True
@@ -89,11 +98,18 @@ def judge(
     except (Exception, InvariantViolation) as error:  # a broken endpoint must not end the swarm
         verdict.failures.append(_told(error, simulation.now))
         final, sound = [], False
+    if membership == "primary" and not final:
+        sound = False  # who stands still keeps what it sent: nobody has come to a good end
     result = simulation.finish(stop=sound)
     verdict.digest, verdict.rows = result.digest, len(result.rows)
-    verdict.sometimes = sometimes(result.rows, result.processes.values())
+    verdict.sometimes = sometimes(result.rows, result.processes.values(), membership == "primary")
+    if membership == "primary":
+        verdict.sometimes[LOST] = int(not final)
+        verdict.failures += chain.judge(result.rows, scenario.founders)
+        blockages = {pid: process.app.blockages for pid, process in result.processes.items() if isinstance(process.app, Probing)}
+        verdict.failures += chain.silence(result.rows, blockages)
     for ended in simulation.processes.values():
-        if ended.ended is not None:
+        if ended.ended is not None and not ended.expelled:
             verdict.failures.append(f"{ended.pid} was ended: {ended.ended}")
     for moment, process, peer, text in simulation.dialler.remote_errors:
         verdict.failures.append(f"{process} refuses a packet of {peer} at {moment} ns: {text}")
@@ -120,7 +136,9 @@ def _play(simulation: Simulation, drawn: Drawn, verdict: Verdict) -> list[Proces
     while True:
         view = _settled(simulation, deadline)
         if view is None:
-            if not _nothing_to_expect(simulation):
+            if simulation.scenario.membership == "primary":
+                verdict.failures += chain.stands(simulation)
+            elif not _nothing_to_expect(simulation):
                 verdict.failures.append("liveness: no lasting common view; " + _where(simulation))
             return []
         verdict.converged_ns = simulation.now - healed - STABLE_NS

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from isotone.model.errors import Closed
+from isotone.model.errors import Blocked, Closed
 from isotone.model.events import Upcall
 from isotone.model.ids import ProcessId
 from isotone.model.records import Packet
@@ -81,6 +81,7 @@ class Process:
         "dropped",
         "ended",
         "endpoint",
+        "expelled",
         "inbox",
         "incarnation",
         "late",
@@ -109,6 +110,7 @@ class Process:
         self.ctx: Context | None = None
         self.state: State = "running"
         self.ended: str | None = None  # why the endpoint ended, if not by a leave
+        self.expelled = False  # the group goes on without it (primary membership)
         self.paused_from: State = "running"
         self.on = True  # takes turns: running or lingering
         self.paused = False
@@ -179,7 +181,7 @@ class Context:
     ) -> int:
         """Hand messages in. What the endpoint does not take now is kept and handed in later, in order.
 
-        Returns how many were taken at once. After the process has left the group, nothing is taken or kept.
+        Returns how many were taken at once. A process that is blocked or has left takes and keeps nothing.
         """
         process = self._process
         process.submitted += len(payloads)
@@ -187,7 +189,7 @@ class Context:
         if not process.unsent:
             try:
                 taken = process.endpoint.submit(payloads, self._engine.now, types, items)
-            except Closed:
+            except (Blocked, Closed):
                 return 0
             if taken:
                 self._engine.touch(process)

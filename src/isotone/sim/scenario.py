@@ -16,7 +16,7 @@ import msgspec
 
 from isotone.model.errors import ConfigError, unknown
 from isotone.model.ids import process_id
-from isotone.model.settings import Limits, Timing
+from isotone.model.settings import Limits, MembershipKind, Timing, check_membership
 from isotone.model.view import Level, Ordering
 from isotone.sim.faults import AnyFault, Fault, Names, Partition, given, names
 from isotone.sim.latency import Latency, nanoseconds
@@ -66,6 +66,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     level: Level = "agreed"
     k: int = 1
     options: dict[str, int | str | bool] = {}
+    membership: MembershipKind = "partitionable"
+    founders: list[str] = []
     seeds: list[str] = []
     dial_ms: float = 100.0
     found_after_ms: float = 1_000.0
@@ -132,6 +134,8 @@ def _check(scenario: Scenario) -> None:
     for phase in scenario.workload:
         _check_names("workload.members", phase.members, everybody)
     _check_names("seeds", scenario.seeds, everybody)
+    check_membership(scenario.membership, scenario.founders)
+    _check_names("founders", scenario.founders, everybody)
     for fault in scenario.faults:
         _check_fault(fault, everybody)
 

@@ -32,6 +32,10 @@ NETWORK = "network#0"
 """The process whose rows tell what was done to the network."""
 
 
+RESTART_NS = 1_000_000
+"""An expelled process is back after this."""
+
+
 class Result(msgspec.Struct, frozen=True):
     """What a run leaves behind. `rows` is empty and `digest` is that of no rows when tracing was off.
 
@@ -86,6 +90,7 @@ class Simulation:
         self.engine.network = self.network
         self._latest: dict[str, Process] = {}
         self.dialler = Dialler(self.engine, self._latest, nanoseconds(scenario.dial_ms))
+        self.engine.on_expelled = lambda process: self.engine.at(self.now + RESTART_NS, self._restart, process)
         self._app = app
         self._factory = endpoint_factory or default_factory
         self._trace = trace
@@ -198,6 +203,8 @@ class Simulation:
             ordering=self._ordering,
             timing=self._timing,
             limits=self._limits,
+            membership=scenario.membership,
+            founders=tuple(scenario.founders),
             seed=derive(scenario.seed, "endpoint", pid),
         )
         recorder = self._recorder(pid)
@@ -210,6 +217,12 @@ class Simulation:
         self.dialler.begin(process, self._seeds)
         start_sources(self.engine, process, scenario.workload, scenario.seed)
         return process
+
+    def _restart(self, process: Process) -> None:
+        """A process that was expelled comes back with the next incarnation, unless it wanted to leave."""
+        if self._latest[process.name] is process and not process.leaving:
+            self.engine.crash(process)
+            self.start(process.name)
 
     def apply(self, fault: AnyFault) -> None:
         """Carry out a fault now, whatever its time says."""

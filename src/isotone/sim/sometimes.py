@@ -18,27 +18,42 @@ RELAYED = "message recovered from a third member"
 SUPERSEDED = "view change superseded by another"
 RETURNED = "message returned to its sender"
 
+BLOCKED = "member blocked without a majority"
+EXPELLED = "member expelled"
+ADOPTED = "own proposal given up for another's decision"
+SECOND_HAND = "decision heard from a third member"
+DUEL = "proposers of one consensus outbid each other"
+LOST = "majority lost for good"
+
 COUNTED = {
     "retransmissions_first_second_of_view": LATE_RETRANSMISSION,
     "suspicions_withdrawn": WITHDRAWN,
     "relays_received": RELAYED,
     "changes_superseded": SUPERSEDED,
+    "blocked": BLOCKED,
+    "expelled": EXPELLED,
+    "decisions_adopted": ADOPTED,
+    "decisions_second_hand": SECOND_HAND,
+    "duels": DUEL,
 }
 """Counters of endpoints, and the states they stand for."""
 
 STATES = (CRASH_DURING_FLUSH, MERGE_OF_THREE, LATE_RETRANSMISSION, WITHDRAWN, RELAYED, SUPERSEDED, RETURNED)
+PRIMARY = (BLOCKED, EXPELLED, ADOPTED, SECOND_HAND, DUEL, LOST)
+"""States that only primary membership has; it has no merges."""
 
 
-def sometimes(rows: Iterable[Row], processes: Iterable[Process]) -> dict[str, int]:
+def sometimes(rows: Iterable[Row], processes: Iterable[Process], primary: bool = False) -> dict[str, int]:
     """How often each state occurred in one run."""
-    counts = dict.fromkeys(STATES, 0)
+    counts = dict.fromkeys((*STATES, *PRIMARY), 0)
     for process in processes:
         counters: dict[str, int] = getattr(process.endpoint, "counters", {})
         for name, state in COUNTED.items():
             counts[state] += counters.get(name, 0)
         counts[RETURNED] += process.returned
     _from_rows(rows, counts)
-    return counts
+    unknown = (MERGE_OF_THREE,) if primary else PRIMARY
+    return {state: count for state, count in counts.items() if state not in unknown}
 
 
 def _from_rows(rows: Iterable[Row], counts: dict[str, int]) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from isotone.model.errors import ConfigError, unknown
+from isotone.model.settings import MEMBERSHIPS, MembershipKind
 from isotone.sim.judge import LIVENESS_NS, Checker, Verdict, judge
 from isotone.sim.simulation import Result
 from isotone.trace.schema import Row
@@ -55,18 +56,26 @@ def all_orders() -> list[str]:
     return registry.names()
 
 
-def run_seed(seed: int, orders: list[str], checker: str) -> tuple[Verdict, Result | None]:
+def run_seed(
+    seed: int, orders: list[str], checker: str, membership: MembershipKind = "partitionable"
+) -> tuple[Verdict, Result | None]:
     """Judge one seed with the real endpoint."""
-    return judge(seed, orders, find_checker(checker) if checker else None)
+    return judge(seed, orders, find_checker(checker) if checker else None, membership=membership)
 
 
-def _verdict(seed: int, orders: list[str], checker: str) -> Verdict:
-    return run_seed(seed, orders, checker)[0]
+def _verdict(seed: int, orders: list[str], checker: str, membership: MembershipKind) -> Verdict:
+    return run_seed(seed, orders, checker, membership)[0]
 
 
-def swarm(seeds: Iterable[int], orders: list[str] | None = None, jobs: int = 1, checker: str = CHECKER) -> Iterator[Verdict]:
+def swarm(
+    seeds: Iterable[int],
+    orders: list[str] | None = None,
+    jobs: int = 1,
+    checker: str = CHECKER,
+    membership: MembershipKind = "partitionable",
+) -> Iterator[Verdict]:
     """Verdicts of many seeds, in the order of the seeds."""
-    work = partial(_verdict, orders=orders or all_orders(), checker=checker)
+    work = partial(_verdict, orders=orders or all_orders(), checker=checker, membership=membership)
     if jobs <= 1:
         yield from map(work, seeds)
         return
@@ -74,9 +83,10 @@ def swarm(seeds: Iterable[int], orders: list[str] | None = None, jobs: int = 1, 
         yield from pool.map(work, seeds, chunksize=4)
 
 
-def replay_command(verdict: Verdict, order: str | None) -> str:
+def replay_command(verdict: Verdict, order: str | None, membership: str) -> str:
     """The one command that runs a seed again."""
-    return f"python -m isotone.sim.swarm --seed {verdict.seed}" + (f" --order {order}" if order else "")
+    kind = f" --membership {membership}" if membership != "partitionable" else ""
+    return f"python -m isotone.sim.swarm --seed {verdict.seed}" + (f" --order {order}" if order else "") + kind
 
 
 class Totals:
@@ -112,14 +122,14 @@ class Totals:
         return lines
 
 
-def show(verdict: Verdict, order: str | None) -> None:
+def show(verdict: Verdict, order: str | None, membership: str) -> None:
     """Print why a seed failed, and how to see it again."""
     print(f"seed {verdict.seed} FAILED ({verdict.order}, {verdict.members} processes, digest {verdict.digest[:16]})")
     for failure in verdict.failures[:8]:
         print(f"  {failure}")
     if len(verdict.failures) > 8:
         print(f"  and {len(verdict.failures) - 8} more")
-    print(f"  replay: {replay_command(verdict, order)}", flush=True)
+    print(f"  replay: {replay_command(verdict, order, membership)}", flush=True)
 
 
 def write_trace(result: Result, directory: Path) -> None:
@@ -147,6 +157,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="run this seed only, and say more")
     parser.add_argument("--jobs", type=int, default=2, help="processes that work side by side")
     parser.add_argument("--order", help="draw everything but the order")
+    parser.add_argument("--membership", choices=MEMBERSHIPS, default="partitionable", help="the kind of membership")
     parser.add_argument("--out", type=Path, help="write the trace of --seed, and traces of failing seeds, here")
     parser.add_argument("--checker", default=CHECKER, help="the module that checks the rows; empty for none")
     return parser.parse_args(argv)
@@ -169,14 +180,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     totals = Totals()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     with _progress(len(seeds)) as progress:
-        for verdict in swarm(seeds, orders, arguments.jobs, arguments.checker):
+        for verdict in swarm(seeds, orders, arguments.jobs, arguments.checker, arguments.membership):
             totals.add(verdict)
             if progress is not None:
                 progress.advance(progress.task_ids[0])
             if verdict.failures:
-                show(verdict, arguments.order)
+                show(verdict, arguments.order, arguments.membership)
                 if arguments.out is not None:
-                    _, result = run_seed(verdict.seed, orders, "")
+                    _, result = run_seed(verdict.seed, orders, "", arguments.membership)
                     if result is not None:
                         write_trace(result, arguments.out)
     print("\n".join(totals.lines()))
@@ -184,9 +195,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _one(arguments: argparse.Namespace, orders: list[str]) -> int:
-    verdict, result = run_seed(arguments.seed, orders, arguments.checker)
+    verdict, result = run_seed(arguments.seed, orders, arguments.checker, arguments.membership)
     if verdict.failures:
-        show(verdict, arguments.order)
+        show(verdict, arguments.order, arguments.membership)
     if result is not None:
         scenario = result.scenario
         print(f"seed {verdict.seed}: {scenario.order} {scenario.level} {scenario.options} members {scenario.members}")

@@ -1,16 +1,18 @@
 """One round of a view change, as its proposer and its participants keep it.
 
 Stages at the proposer: *collect* (states of all participants) → *recover* (each cohort equalises what it holds) →
-*install*. A round is superseded by any larger one; nobody acts on a smaller one after promising a larger.
+*install*, in primary membership after a consensus (*decide*).
+A round is superseded by any larger one; nobody acts on a smaller one after promising a larger.
 """
 
 from __future__ import annotations
 
 from isotone.model.ids import ProcessId, ViewId
-from isotone.model.records import Cohort, Install, Plan, State
+from isotone.model.records import Cohort, Install, Plan, State, Vote
 
 COLLECT = "collect"
 RECOVER = "recover"
+DECIDE = "decide"
 
 
 class Change:
@@ -40,8 +42,9 @@ class Change:
 class Farewell:
     """After installing, the proposer repeats the view to those that have not confirmed it."""
 
-    def __init__(self, install: Install, waiting: set[ProcessId], resend_at: int, until: int) -> None:
+    def __init__(self, install: Install | Vote, round_: ViewId, waiting: set[ProcessId], resend_at: int, until: int) -> None:
         self.install = install
+        self.round = round_
         self.waiting = waiting
         self.resend_at = resend_at
         self.until = until

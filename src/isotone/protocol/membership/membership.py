@@ -1,9 +1,10 @@
-"""Partitionable membership: who should be in the view, and when to change it (000 §2, PROTOCOLS §1 and §2).
+"""Membership: who should be in the view, and when to change it (000 §2, PROTOCOLS §1 and §2).
 
 Every process keeps an *estimate* of who should be in its view: trusted members of the current one, and processes outside
 it that it hears and that hear it. When the estimate differs from the view, the first process of the estimate proposes a round
 (`Rounds`); the others step in, one after another, if it does not. Known processes outside the view are probed for ever, so
-components that were separated meet again.
+components that were separated meet again. With primary membership an estimate is proposed only if it has a majority of the view,
+and outside it only fresh processes count (`Primary`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.ids import INITIAL_VIEW, ProcessId, ViewId, incarnation_of, is_process_id, name_of
 from isotone.model.records import (
+    Charter,
     Heartbeat,
     Install,
     Installed,
@@ -22,11 +24,13 @@ from isotone.model.records import (
     Refuse,
     Reject,
     State,
+    Vote,
 )  # fmt: skip
 from isotone.model.settings import EndpointConfig
 from isotone.protocol.membership import plan
 from isotone.protocol.membership.detector import Detector
-from isotone.protocol.membership.directory import Directory
+from isotone.protocol.membership.directory import Directory, Said
+from isotone.protocol.membership.primary import Primary
 from isotone.protocol.membership.rounds import Host, Rounds
 
 
@@ -41,6 +45,10 @@ class Membership:
         self.detector = detector
         self.directory = Directory(self.me, config.timing, config.limits)
         self.rounds = Rounds(config, host, detector, self.directory)
+        self.primary: Primary | None = None
+        if config.membership == "primary":
+            self.primary = self.rounds.primary = Primary(config, host, self.rounds, self.directory)
+        self._charters: dict[ProcessId, frozenset[str]] = {}  # the founders that peers with primary membership name
         self.dirty = True
         self._started = 0
         self._tick_at = 0
@@ -59,7 +67,7 @@ class Membership:
         self._handlers = {
             Heartbeat: self._on_heartbeat, Probe: self._on_probe, Refuse: self._on_refuse, Propose: rounds.on_propose,
             Reject: rounds.on_reject, State: rounds.on_state, Plan: rounds.on_plan, Ready: rounds.on_ready,
-            Install: rounds.on_install, Installed: rounds.on_installed,
+            Install: rounds.on_install, Installed: rounds.on_installed, Vote: self._on_vote, Charter: self._on_charter,
         }  # fmt: skip
 
     # Input
@@ -77,6 +85,8 @@ class Membership:
                 self._host.send(peer, Installed(record.round))
             elif type(record) is Installed:
                 self.rounds.on_installed(peer, record, now)
+            elif type(record) is Vote and self.primary is not None:
+                self.primary.answer(peer, record)
             return
         self._handlers[type(record)](peer, record, now)  # type: ignore[operator]
 
@@ -109,6 +119,10 @@ class Membership:
         self.rounds.wake(now)
         if self._over():
             return
+        if self.primary is not None:
+            self.primary.wake(now)
+            if self._over():
+                return
         if now >= self._tick_at:
             self._tick_at = now + self._timing.heartbeat_ns
             self.detector.check(now)
@@ -128,6 +142,8 @@ class Membership:
         if self._over():
             return deadline
         earliest = self._tick_at if self._tick_at < self._probe_tick_at else self._probe_tick_at
+        if self.primary is not None:
+            earliest = min(earliest, self.primary.deadline() or earliest)
         if deadline is not None and deadline < earliest:
             earliest = deadline
         if self._act_at is not None and self._act_at < earliest:
@@ -159,6 +175,8 @@ class Membership:
     def _on_heartbeat(self, peer: ProcessId, record: Heartbeat, now: int) -> None:
         rounds = self.rounds
         rounds.saw(record.promised)
+        if self.primary is not None:
+            self.primary.hear(peer, record.view if record.view != INITIAL_VIEW else None)
         if peer not in rounds.inside:
             return  # late, or from one that still believes in an old view: its probes will tell
         said = self.directory.heartbeat(peer, record, now)
@@ -187,6 +205,11 @@ class Membership:
             return
         mine = epoch.view.id
         theirs = view or INITIAL_VIEW
+        if self.primary is not None:  # who is behind is told the decision; who is fresh may have to come in anew
+            if view is None and mine < promised:
+                self._departed.add(peer)
+                self.dirty = True
+            return
         if (theirs > mine and theirs != self.rounds.promised) or (theirs < mine < promised):
             self._departed.add(peer)
             self.dirty = True
@@ -202,12 +225,40 @@ class Membership:
         rounds = self.rounds
         founder = self._config.founder
         record = Probe(own, view, rounds.promised, members, contacts, addresses, hears, founder, rounds.leaving)
+        if self.primary is not None:
+            self._host.send(peer, Charter(list(self._config.founders)))
         self._host.send(peer, record)
+
+    def _on_vote(self, peer: ProcessId, record: Vote, now: int) -> None:
+        if self.primary is None:
+            raise RemoteProtocolError(f"{peer} votes in a group with partitionable membership")
+        self.primary.on_vote(peer, record, now)
+
+    def _on_charter(self, peer: ProcessId, record: Charter, now: int) -> None:
+        if peer in self._charters or len(self._charters) < self._config.limits.contacts:
+            self._charters[peer] = frozenset(record.founders)
+
+    def _other_kind(self, peer: ProcessId, record: Probe, now: int) -> bool:
+        """Whether `peer` has another kind of membership, or other founders: then the two cannot be in one group."""
+        mine = self.primary.founders if self.primary is not None else None
+        theirs = self._charters.get(peer)
+        if mine == theirs:
+            return False
+        reason = f"{self.me} has {_kind(mine)}, {peer} has {_kind(theirs)}"
+        if self._host.epoch is None and record.view is not None:
+            self.end(reason, now)
+        elif self._host.epoch is not None and record.view is None:
+            self._host.send(peer, Refuse(reason, True))
+        return True
 
     def _on_probe(self, peer: ProcessId, record: Probe, now: int) -> None:
         if not all(is_process_id(process) for process in (*record.members, *record.contacts)):
             raise RemoteProtocolError(f"{peer} names members that are no process ids")
+        if self._other_kind(peer, record, now):
+            return
         news = not self.directory.hears(peer, now) or not record.hears_you
+        if self.primary is not None:
+            self.primary.hear(peer, record.view)
         self.rounds.saw(record.promised)
         said = self.directory.probe(peer, record, now)
         if said is None:
@@ -272,6 +323,8 @@ class Membership:
                 continue  # its view would be torn apart: wait until all of it is heard, or it has changed
             elif epoch is None and any(name_of(member) == name_of(self.me) for member in said.members):
                 continue  # an earlier process of this name is still there: wait
+            elif self.primary is not None and not self._fresh(peer, said):
+                continue
             candidates.add(peer)
             if said is not None:
                 suspects[peer] = said.suspects
@@ -286,8 +339,32 @@ class Membership:
             return [self.me]
         return plan.clique(self.me, sorted(candidates, key=lambda peer: (peer not in members, peer)), suspects)
 
+    def _fresh(self, peer: ProcessId, said: Said) -> bool:
+        """Primary: whether `peer` can come into the next view from outside; without a view, only founders count."""
+        founders = self._config.founders
+        return said.view is None and (self._host.epoch is not None or name_of(peer) in founders)
+
+    def _reachable(self) -> tuple[ProcessId, ...]:
+        """Primary: the members of the view that are with this process."""
+        epoch = self._host.epoch
+        said = self.directory.said
+        gone = self._departed | self._banned
+        return tuple(
+            peer
+            for peer in (epoch.view.members if epoch is not None else ())
+            if peer == self.me
+            or (peer not in gone and not self.detector.is_hard(peer) and (peer not in said or said[peer].hears_me))
+        )
+
     def _needed(self, estimate: list[ProcessId], now: int) -> bool:
         epoch = self._host.epoch
+        if self.primary is not None:
+            if epoch is None:
+                heard = [said for peer, said in self.directory.said.items() if self.directory.hears(peer, now)]
+                waiting = now - self._started < self._config.found_after_ns or any(said.view is not None for said in heard)
+                return not waiting and {name_of(peer) for peer in estimate} == self.primary.founders
+            if 2 * len(set(estimate) & set(epoch.view.members) - self._departed) <= len(epoch.view):
+                return False
         if epoch is None:
             said = [self.directory.said[peer] for peer in estimate if peer != self.me]
             if any(other.view is not None for other in said):
@@ -305,6 +382,8 @@ class Membership:
         epoch = self._host.epoch
         if epoch is not None and epoch.view.id != self._view:
             self._entered(epoch.view.id, now)
+        if self.primary is not None:
+            self.primary.look(self._reachable())
         if self.rounds.change is not None:
             self._wanted = None
             self._act_at = None
@@ -357,3 +436,7 @@ class Membership:
         if (epoch is not None and epoch.frozen) or len(estimate) == 1 or self._leaving(estimate):
             return 0
         return self._timing.settle_ns
+
+
+def _kind(founders: frozenset[str] | None) -> str:
+    return "partitionable membership" if founders is None else f"primary membership with founders {', '.join(sorted(founders))}"

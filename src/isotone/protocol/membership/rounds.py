@@ -5,16 +5,16 @@ ever. When each cohort (the participants that come from one view) holds the same
 that dies in between leaves some with the new view and some without: the next round takes both as what they are, cohorts of
 different views.
 
-`primary` membership will decide in `_complete`, before a round is installed, whether the component may go on.
+With primary membership (`Primary`) a complete round is proposed to a consensus, and what that decides is entered.
 
 Invariants: `promised` only grows and is at least the current view's id; a view is installed only while its id is the promised
-one, so views grow at every process.
+one (or by a decision on the current view's successor, whose id is larger), so views grow at every process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from isotone.model.errors import RemoteProtocolError, require
 from isotone.model.ids import INITIAL_VIEW, ProcessId, ViewId, is_process_id
@@ -23,10 +23,13 @@ from isotone.model.settings import EndpointConfig
 from isotone.model.view import View
 from isotone.protocol.epoch import Epoch
 from isotone.protocol.membership import plan
-from isotone.protocol.membership.change import COLLECT, RECOVER, Change, Farewell
+from isotone.protocol.membership.change import COLLECT, DECIDE, RECOVER, Change, Farewell
 from isotone.protocol.membership.detector import Detector
 from isotone.protocol.membership.directory import Directory
 from isotone.protocol.ordering import registry
+
+if TYPE_CHECKING:
+    from isotone.protocol.membership.primary import Primary
 
 _EPOCH_JUMP = 1 << 40
 
@@ -39,7 +42,8 @@ class Host(Protocol):
 
     def send(self, peer: ProcessId, record: Loose) -> None: ...
     def install(self, view: View, cohort: Cohort | None, now: int) -> None: ...
-    def finish(self, cohort: Cohort | None, error: str | None, now: int) -> None: ...
+    def finish(self, cohort: Cohort | None, error: str | None, now: int, expelled: bool = False) -> None: ...
+    def blockage(self, blocked: bool, reachable: tuple[ProcessId, ...], needed: int) -> None: ...
     def held_back(self, peer: ProcessId, holding: bool) -> None: ...
     def count(self, what: str) -> None: ...
 
@@ -54,6 +58,7 @@ class Rounds:
         self._host = host
         self._detector = detector
         self._directory = directory
+        self.primary: Primary | None = None
         self.promised = INITIAL_VIEW
         self.top_epoch = 0
         self.change: Change | None = None
@@ -147,9 +152,13 @@ class Rounds:
             if deaf or (silent and peer not in members):  # an outsider must not hold the view up
                 self._excuse(peer, now)
                 good = False
-        if change.stage == RECOVER and now - max(change.stage_began, change.touched) >= 4 * timing.change_ns:
+        if change.stage in (RECOVER, DECIDE) and now - max(change.stage_began, change.touched) >= 4 * timing.change_ns:
             good = False
         return good and not any(self._detector.is_hard(peer) for peer in change.participants)
+
+    def excuse(self, peer: ProcessId) -> None:
+        """`peer` cannot be in the current round."""
+        self._excuse(peer, self.change.stage_began if self.change is not None else 0)
 
     def _excuse(self, peer: ProcessId, now: int) -> None:
         """Leave a process that does not answer out of proposals for a while."""
@@ -230,6 +239,10 @@ class Rounds:
     def _advance(self, change: Change, now: int) -> None:
         """Go to the next stage when the current one is complete."""
         if change.stage == COLLECT and not change.missing():
+            if self.primary is not None and not self.primary.fits(change.states):
+                self.abandon(now)
+                self.news = True
+                return
             change.plan = Plan(change.round, plan.cohorts(change.states))
             change.stage = RECOVER
             change.stage_began = now
@@ -255,20 +268,24 @@ class Rounds:
         states = change.states
         members = tuple(peer for peer in change.participants if not states[peer].leaving)
         view = View(change.round, members, plan.choose_ordering(states))
-        install = Install(change.round, view, [self._address(peer) for peer in members])
+        addresses = [self._address(peer) for peer in members]
+        if self.primary is not None:
+            self.primary.complete(change, view, addresses, now)
+            return
+        install = Install(change.round, view, addresses)
         others = {peer for peer in change.participants if peer != self.me}
         for peer in sorted(others):
             self._host.send(peer, install)
         if others:
             until = now + 10 * self._timing.resend_ns
-            self.farewell = Farewell(install, others, now + self._timing.resend_ns, until)
+            self.farewell = Farewell(install, view.id, others, now + self._timing.resend_ns, until)
         self._enter(change, view, now)
 
     def _repeat_farewell(self, farewell: Farewell, now: int) -> None:
         epoch = self._host.epoch
         if now >= farewell.until:
             # A member that lacks the view waits for it as long as its proposer lives: go on while this is the view.
-            if epoch is None or epoch.view.id != farewell.install.round:
+            if epoch is None or epoch.view.id != farewell.round:
                 self.farewell = None
                 return
             farewell.waiting.intersection_update(epoch.view.members)
@@ -285,7 +302,7 @@ class Rounds:
 
     def confirmed(self, peer: ProcessId, view: ViewId) -> None:
         """`peer` has installed `view`."""
-        if self.farewell is not None and view == self.farewell.install.round:
+        if self.farewell is not None and view == self.farewell.round:
             self.farewell.waiting.discard(peer)
             if not self.farewell.waiting:
                 self.farewell = None
@@ -312,7 +329,7 @@ class Rounds:
         if change is not None and round_ == change.round:
             self._host.send(peer, self._state(round_))
             return
-        if self.me not in record.participants:
+        if self.me not in record.participants or (self.primary is not None and not self.primary.admits(peer, record)):
             return
         if round_ <= self.promised:
             self._host.send(peer, Reject(round_, self.promised))
@@ -355,6 +372,8 @@ class Rounds:
         if epoch is not None and change.cohort is not None and not epoch.complete(change.cohort.target):
             return
         change.is_ready = True
+        if self.primary is not None:
+            self.primary.ready(change)
         if change.mine:
             change.ready.add(self.me)
             self._advance(change, now)
@@ -365,6 +384,8 @@ class Rounds:
         """The proposer installs the view."""
         change = self.change
         epoch = self._host.epoch
+        if self.primary is not None:
+            raise RemoteProtocolError(f"{peer} installs a view in a group with primary membership")
         if epoch is not None and record.round == epoch.view.id:
             self._host.send(peer, Installed(record.round))
             return
@@ -384,10 +405,24 @@ class Rounds:
     def _enter(self, change: Change, view: View, now: int) -> None:
         """The round is complete: end the old view and begin the new one, or leave."""
         require(self.promised == change.round == view.id, "a view is installed that was not promised")
+        self._switch(view, change.cohort, set(change.participants) - set(view.members), now)
+
+    def entered(self, view: View, cohort: Cohort | None, now: int) -> None:
+        """A view was decided: end the old one and begin it, or leave."""
+        self.promised = max(self.promised, view.id)
+        self._switch(view, cohort, set(cohort.present) - set(view.members) if cohort is not None else set(), now)
+
+    def expelled(self, error: str, now: int) -> None:
+        """The group goes on without this process."""
+        self.change = self.farewell = None
+        self.left = True
+        self._host.count("expelled")
+        self._host.finish(None, error, now, expelled=True)
+
+    def _switch(self, view: View, cohort: Cohort | None, left: set[ProcessId], now: int) -> None:
         self.change = None
         if self.me in view.members:
-            left = set(change.participants) - set(view.members)
-            self._host.install(view, change.cohort, now)
+            self._host.install(view, cohort, now)
             for peer in sorted(left):
                 self._directory.forget(peer)
             for peer in view.members:
@@ -395,5 +430,5 @@ class Rounds:
             self._watch(now)
         else:
             self.left = True
-            self._host.finish(change.cohort, None, now)
+            self._host.finish(cohort, None, now)
         self.news = True
