@@ -14,11 +14,15 @@ from isotone.model.ids import ProcessId, ViewId, is_process_id
 from isotone.model.records import (
     Cast,
     Cohort,
+    Differs,
     Direct,
+    Have,
     Heartbeat,
     Install,
     Installed,
+    Offer,
     Packet,
+    Piece,
     Plan,
     Probe,
     Propose,
@@ -26,12 +30,15 @@ from isotone.model.records import (
     Refuse,
     Reject,
     Relay,
+    Share,
     State,
+    Want,
 )
 from isotone.model.view import Ordering, View
 
 _TOP = 1 << 62
 _TEXT = 1024
+_DIGEST = 16
 _PROCESS = 90  # a name of 64 characters, '#', and an incarnation that fits into 64 bits
 
 
@@ -140,11 +147,18 @@ def _reject(record: Reject) -> None:
     _view_id(record.promised)
 
 
+def _share(share: Share) -> None:
+    for cut in share.cuts:
+        _view_id(cut)
+
+
 def _state(record: State) -> None:
     _view_id(record.round)
     _view_id(record.view)
     _processes(record.members)
     _ordering(record.ordering)
+    if record.share is not None:
+        _share(record.share)
 
 
 def _cohort(cohort: Cohort) -> None:
@@ -158,6 +172,11 @@ def _plan(record: Plan) -> None:
     _view_id(record.round)
     for cohort in record.cohorts:
         _cohort(cohort)
+    _processes(record.sharing)
+    if len(record.shares) != len(record.sharing):
+        raise _fail(f"{len(record.shares)} shares for {len(record.sharing)} processes")
+    for share in record.shares:
+        _share(share)
 
 
 def _round(record: Ready | Installed) -> None:
@@ -174,6 +193,21 @@ def _refuse(record: Refuse) -> None:
     _text(record.reason, "reason")
 
 
+def _offer(record: Offer) -> None:
+    _view_id(record.cut)
+    _text(record.problem, "problem")
+
+
+def _want(record: Want) -> None:
+    _view_id(record.cut)
+    if len(record.digest) > _DIGEST:
+        raise _fail(f"digest of {len(record.digest)} bytes")
+
+
+def _cut(record: Piece | Differs | Have) -> None:
+    _view_id(record.cut)
+
+
 _CHECKS: dict[type, Callable[[Any], None]] = {
     Cast: _cast,
     Direct: _nothing,
@@ -188,6 +222,11 @@ _CHECKS: dict[type, Callable[[Any], None]] = {
     Install: _install,
     Installed: _round,
     Refuse: _refuse,
+    Offer: _offer,
+    Want: _want,
+    Piece: _cut,
+    Differs: _cut,
+    Have: _cut,
 }
 
 

@@ -53,6 +53,9 @@ class Limits(msgspec.Struct, frozen=True):
     window_casts: int = 1024
     link_records: int = 4096
     backlog_bytes: int = 8 * 1024 * 1024
+    state_bytes: int = 1024 * 1024 * 1024
+    state_backlog_bytes: int = 64 * 1024 * 1024
+    state_chunk_bytes: int = 64 * 1024
     contacts: int = 1024
 
     def __post_init__(self) -> None:
@@ -61,13 +64,16 @@ class Limits(msgspec.Struct, frozen=True):
                 raise ConfigError(f"limit {name} must be positive")
         if self.pending_bytes < self.payload_bytes:
             raise ConfigError("limit pending_bytes must be at least payload_bytes")
+        if self.state_chunk_bytes > 1024 * 1024:
+            raise ConfigError("limit state_chunk_bytes must be at most 1048576")
 
 
 class EndpointConfig(msgspec.Struct, frozen=True):
     """Everything an endpoint is made from; the rest are inputs.
 
     `founder` says that the process may begin a group when it finds none (it was given no seeds, or is one itself);
-    `found_after_ns` is how long it looks for others first.
+    `found_after_ns` is how long it looks for others first. `state` says that the application has a state, which it can give to
+    others and take over from them.
     """
 
     process: ProcessId
@@ -78,3 +84,4 @@ class EndpointConfig(msgspec.Struct, frozen=True):
     timing: Timing = Timing()
     limits: Limits = Limits()
     seed: int = 0
+    state: bool = False
