@@ -16,6 +16,8 @@ from isotone.model.events import (
     Position,
     ReturnedBatch,
     SlowMember,
+    StateLost,
+    StateProgress,
     Suspicion,
     Transitional,
     ViewInstalled,
@@ -79,10 +81,19 @@ class Returned(msgspec.Struct, frozen=True, gc=False):
         return self.batch.view
 
 
-Batch = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | Suspicion | SlowMember
+class StateRestored(msgspec.Struct, frozen=True):
+    """The application's state has been replaced by the group's as of the beginning of `view`; deliveries go on from there."""
+
+    view: View
+    provider: ProcessId
+    size: int
+
+
+StateNews = StateProgress | StateRestored | StateLost
+Batch = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | Suspicion | SlowMember | StateNews
 """What `Group.batches()` yields."""
 
-Event = Delivery | Returned | ViewInstalled | Transitional | Suspicion | SlowMember
+Event = Delivery | Returned | ViewInstalled | Transitional | Suspicion | SlowMember | StateNews
 """What iterating over a `Group` yields."""
 
 
