@@ -4,13 +4,14 @@ The receiver pulls: a few pieces are on their way at a time, more while answers 
 queue somewhere, and messages with them). What does not come is asked for again. A provider that is gone, fails or is silent for
 long is followed by another that has offered the same cut; what has come so far is kept if its snapshot begins with it.
 
-Invariants: `chunks` are the first `received` bytes of the provider's snapshot, all of it once `complete`; memory grows
+Invariants: what is here are the first `received` bytes of the provider's snapshot, all of it once `complete`; memory grows
 with the bytes that have come, whatever a peer says they will be.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from io import BytesIO
 
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.ids import ProcessId
@@ -56,7 +57,7 @@ class Incoming:
         self._base = 0
         self._digest = b""
         self._hasher = prefix_digest()
-        self._chunks: list[bytes] = []
+        self._data = BytesIO()  # grows in place and hands its buffer over: a large state is not copied
         self._early: dict[int, bytes] = {}
         self._asked: dict[int, int] = {}  # offset: when
         self._next = 0
@@ -79,7 +80,7 @@ class Incoming:
 
     def data(self) -> bytes:
         """The whole state."""
-        return b"".join(self._chunks)
+        return self._data.getvalue()
 
     # Who gives it
 
@@ -142,7 +143,7 @@ class Incoming:
         self._ask(now)
 
     def _forget(self) -> None:
-        self._chunks.clear()
+        self._data = BytesIO()
         self._hasher = prefix_digest()
         self.received = 0
 
@@ -179,7 +180,7 @@ class Incoming:
         self._patience = max(self._timing.resend_ns, 2 * (self._fastest or 0) + 2 * _QUEUE_NS)
         self._early[record.offset] = record.data
         while (data := self._early.pop(self.received, None)) is not None:
-            self._chunks.append(data)
+            self._data.write(data)
             self._hasher.update(data)
             self.received += len(data)
         self._ask(now)
