@@ -10,7 +10,7 @@ from collections import Counter
 from isotone.sim.stateful import COUNTERS, judge_state
 from isotone.sim.swarm import CHECKER, find_checker
 
-SEEDS = 75
+SEEDS = 60
 ORDERS = ["fifo", "causal", "sequencer", "single_phase"]
 
 
