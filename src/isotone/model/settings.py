@@ -59,6 +59,9 @@ class Limits(msgspec.Struct, frozen=True):
     window_casts: int = 1024
     link_records: int = 4096
     backlog_bytes: int = 8 * 1024 * 1024
+    state_bytes: int = 1024 * 1024 * 1024
+    state_backlog_bytes: int = 64 * 1024 * 1024
+    state_chunk_bytes: int = 64 * 1024
     contacts: int = 1024
 
     def __post_init__(self) -> None:
@@ -67,6 +70,8 @@ class Limits(msgspec.Struct, frozen=True):
                 raise ConfigError(f"limit {name} must be positive")
         if self.pending_bytes < self.payload_bytes:
             raise ConfigError("limit pending_bytes must be at least payload_bytes")
+        if self.state_chunk_bytes > 1024 * 1024:
+            raise ConfigError("limit state_chunk_bytes must be at most 1048576")
 
 
 class EndpointConfig(msgspec.Struct, frozen=True):
@@ -74,7 +79,8 @@ class EndpointConfig(msgspec.Struct, frozen=True):
 
     `founder` says that the process may begin a group when it finds none (it was given no seeds, or is one itself);
     `found_after_ns` is how long it looks for others first. With `primary` membership the `founders` (names), all
-    together, found the group, and `founder` says nothing.
+    together, found the group, and `founder` says nothing. `state` says that the application has a state, which it can give to
+    others and take over from them.
     """
 
     process: ProcessId
@@ -87,6 +93,7 @@ class EndpointConfig(msgspec.Struct, frozen=True):
     seed: int = 0
     membership: MembershipKind = "partitionable"
     founders: tuple[str, ...] = ()
+    state: bool = False
 
     def __post_init__(self) -> None:
         check_membership(self.membership, self.founders)

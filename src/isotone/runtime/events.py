@@ -17,6 +17,8 @@ from isotone.model.events import (
     Position,
     ReturnedBatch,
     SlowMember,
+    StateLost,
+    StateProgress,
     Suspicion,
     Transitional,
     ViewInstalled,
@@ -80,10 +82,19 @@ class Returned(msgspec.Struct, frozen=True, gc=False):
         return self.batch.view
 
 
-Batch = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | Suspicion | SlowMember | Blockage
+class StateRestored(msgspec.Struct, frozen=True):
+    """The application's state has been replaced by the group's as of the beginning of `view`; deliveries go on from there."""
+
+    view: View
+    provider: ProcessId
+    size: int
+
+
+StateNews = StateProgress | StateRestored | StateLost
+Batch = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | Suspicion | SlowMember | Blockage | StateNews
 """What `Group.batches()` yields."""
 
-Event = Delivery | Returned | ViewInstalled | Transitional | Suspicion | SlowMember | Blockage
+Event = Delivery | Returned | ViewInstalled | Transitional | Suspicion | SlowMember | Blockage | StateNews
 """What iterating over a `Group` yields."""
 
 

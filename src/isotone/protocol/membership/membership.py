@@ -374,6 +374,8 @@ class Membership:
             return self._config.founder or any(other.founder for other in said)
         if epoch.frozen or self.rounds.leaving or self._departed or set(estimate) != set(epoch.view.members):
             return True
+        if self._host.wants_view(now):
+            return True
         return any(self.directory.said[peer].leaving for peer in estimate if peer in self.directory.said)
 
     def _evaluate(self, now: int) -> None:
