@@ -40,6 +40,7 @@ from isotone.sim.latency import nanoseconds
 from isotone.sim.process import Context
 from isotone.sim.rand import between, chance, pick, stream
 from isotone.sim.simulation import Simulation
+from isotone.sim.sometimes import LOST
 from isotone.sim.swarm import CHECKER, all_orders, find_checker
 
 COUNTERS = {
@@ -246,6 +247,7 @@ def judge_state(seed: int, orders: list[str], checker: Checker | None, membershi
         seed, orders, checker, stage.endpoint, membership, lambda process: Replica(process, stage), stage.prepare
     )
     verdict.failures += stage.failures[:8]
+    stuck = verdict.sometimes.get(LOST, 0) > 0  # primary membership, and nobody can go on
     verdict.sometimes = dict.fromkeys(COUNTERS.values(), 0)
     if result is None:
         return verdict
@@ -253,7 +255,8 @@ def judge_state(seed: int, orders: list[str], checker: Checker | None, membershi
         counters: dict[str, int] = getattr(process.endpoint, "counters", {})
         for name, state in COUNTERS.items():
             verdict.sometimes[state] += counters.get(name, 0)
-        if process.state == "running" and isinstance(process.app, Replica) and process.app.pending and not verdict.failures:
+        lacking = process.state == "running" and isinstance(process.app, Replica) and process.app.pending
+        if lacking and not stuck and not verdict.failures:
             verdict.failures.append(f"state: {process.pid} never gets the state")
     return verdict
 
