@@ -17,6 +17,7 @@ class Bench:
         self.seq = 0
         self.casts: list[Cast] = []
         self.directs: list[tuple[int | None, Direct]] = []
+        self.held: list[tuple[int, int, int]] = []
         self.delivered: list[tuple[int, Cast, tuple[int, ...] | None, Evidence | None]] = []
 
     def multicast(self, kind: int, stamp: list[int], batch: Batch | None) -> Cast:
@@ -30,6 +31,9 @@ class Bench:
 
     def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
         self.delivered.append((sender, cast, position, evidence))
+
+    def holds(self, member: int, sender: int, seq: int) -> None:
+        self.held.append((member, sender, seq))
 
     def note(self, what: str) -> None:
         pass

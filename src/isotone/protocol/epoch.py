@@ -118,6 +118,12 @@ class Epoch:
     def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
         self.gate.deliver(sender, cast, position, evidence)
 
+    def holds(self, member: int, sender: int, seq: int) -> None:
+        row = self.stability.matrix[member]
+        if row[sender] < seq:
+            row[sender] = seq
+            self.stability.changed = True
+
     def note(self, what: str) -> None:
         self.counters[what] = self.counters.get(what, 0) + 1
 
@@ -288,7 +294,7 @@ class Epoch:
 
     def wants_report(self) -> bool:
         """Whether the others should hear now how far this member is: waiting deliveries or windows depend on it."""
-        if self.gate.need > 1 and self._unreported_casts:
+        if self.gate.need > 1 and self._unreported_casts and not self.orderer.proves:
             return True
         return self.unreported >= self._gossip_at or self._unreported_casts >= self._gossip_casts
 

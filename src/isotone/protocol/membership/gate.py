@@ -21,9 +21,8 @@ class Gate:
     """Holds ordered casts back until enough members hold them."""
 
     def __init__(self, view: View, emit: Emit) -> None:
-        ordering = view.ordering
-        self.level = ordering.level
-        self.need = {"agreed": 1, "k": min(ordering.k, len(view.members)), "safe": len(view.members)}[ordering.level]
+        self.level = view.ordering.level
+        self.need = view.need
         self._emit = emit
         self._queue: deque[tuple[int, Cast, tuple[int, ...] | None, Evidence | None]] = deque()
         self._frontier: Sequence[int] = [0] * len(view.members)

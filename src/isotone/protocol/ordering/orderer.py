@@ -40,6 +40,9 @@ class Outbox(Protocol):
     def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
         """The cast's messages are next. `evidence` names the cast (rank, seq) that fixed its place, if it is another one."""
 
+    def holds(self, member: int, sender: int, seq: int) -> None:
+        """The orderer's own records prove that `member` holds the casts of `sender` up to `seq`."""
+
     def note(self, what: str) -> None:
         """Count an event of the protocol."""
 
@@ -71,6 +74,11 @@ class Orderer:
     def integer(self, name: str) -> int:
         """The value of an option that is an integer."""
         return int(self.view.ordering.options.get(name, self.numbers[name][0]))
+
+    @property
+    def proves(self) -> bool:
+        """Whether the orderer says by `Outbox.holds` who holds what, so that levels above agreed need no reports per turn."""
+        return False
 
     @classmethod
     def check_options(cls, options: Mapping[str, int | str | bool]) -> None:

@@ -9,6 +9,7 @@ from isotone.protocol.ordering.fifo import Fifo
 from isotone.protocol.ordering.orderer import Orderer
 from isotone.protocol.ordering.sequencer import Sequencer
 from isotone.protocol.ordering.single_phase import SinglePhase
+from isotone.protocol.ordering.token.token import Token
 
 _ORDERERS: dict[str, type[Orderer]] = {}
 
@@ -20,7 +21,7 @@ def register(orderer: type[Orderer]) -> None:
     _ORDERERS[orderer.name] = orderer
 
 
-for _orderer in (Fifo, Causal, Sequencer, SinglePhase):
+for _orderer in (Fifo, Causal, Sequencer, SinglePhase, Token):
     register(_orderer)
 
 

@@ -1,0 +1,171 @@
+"""`token`: a moving sequencer. The member that holds the token numbers the messages, in one cast that also passes it on (001).
+
+Messages are multicast as they are. The holder numbers those that it has and that nobody numbered; the cast that says so
+names the next holder, so the flush covers the order and the token alike. A member takes the token only when it holds
+every message numbered so far (§3), so the token's path proves who holds what: the levels `k` and `safe` need no reports
+(§4.2). An idle ring is quiet: the token rests where it is once enough members have taken it, and since messages come to its holder
+directly it is awake at once.
+
+The order is extrinsic. When the view ends, members deliver the hops that no other component can have declared void; the
+unnumbered rest is delivered sorted only if nobody elsewhere can have numbered it or will: no other ring can have been decided, and
+the member that would make the next hop is here. Otherwise own messages are returned.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from isotone.model.errors import RemoteProtocolError
+from isotone.model.records import Cast
+from isotone.model.view import View
+from isotone.protocol.ordering.orderer import Batch, Orderer, Outbox
+from isotone.protocol.ordering.token.chain import Chain, Hop
+
+_MESSAGES = 0
+_TOKEN = 1
+_ORDERED = 4096
+
+
+class Token(Orderer):
+    """A hop's stamp is [ring, hop, next holder, *pairs (rank, count)]: the next `count` messages of that member are next.
+
+    Positions are (0, 0, number) for what was numbered and (0, 1 + rank, seq) for the sorted rest.
+    """
+
+    name = "token"
+    packets = {_TOKEN: "token"}  # noqa: RUF012
+
+    def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
+        super().__init__(outbox, view, rank, seed)
+        self.need = view.need
+        # What is delivered as safe somewhere must be delivered by all, who may not know who else holds it: every hop counts.
+        self.chain = Chain(rank, self.count, 1 if view.ordering.level == "safe" else self.need)
+        self.bodies: list[deque[Cast]] = [deque() for _ in range(self.count)]
+        self.number = 0
+        self.ordered: deque[tuple[int, int, int, int, int]] = deque()  # hop, sender, seq, author, seq of the hop's cast
+        self.first = 0  # how many have left `ordered`
+        self.told = [0] * self.count  # how many of all ordered each member is known to hold
+        self.soft: set[int] = set()  # members that are suspected
+
+    @property
+    def proves(self) -> bool:
+        return len(self.chain.ring.core) >= self.need
+
+    def submit(self, batch: Batch, now: int) -> None:
+        self.bodies[self.rank].append(self.outbox.multicast(_MESSAGES, [], batch))
+        self.chain.have[self.rank] += 1
+
+    def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
+        for cast in casts:
+            if cast.kind != _MESSAGES:
+                self._check(sender, cast)
+        bodies, have = self.bodies[sender], self.chain.have
+        for cast in casts:
+            if cast.kind == _MESSAGES:
+                bodies.append(cast)
+                have[sender] += 1
+            else:
+                self._take(sender, cast)
+        self._advance()
+
+    def _check(self, sender: int, cast: Cast) -> None:
+        stamp = cast.stamp
+        if cast.kind != _TOKEN:
+            raise RemoteProtocolError(f"cast of kind {cast.kind} from rank {sender}")
+        if len(stamp) < 3 or len(stamp) % 2 == 0 or stamp[0] < 0 or stamp[1] < 1 or not 0 <= stamp[2] < self.count:
+            raise RemoteProtocolError(f"rank {sender} passes the token in a way that nobody knows")
+        if not all(0 <= stamp[i] < self.count and stamp[i + 1] > 0 for i in range(3, len(stamp), 2)):
+            raise RemoteProtocolError("a hop does not number a list of (rank, count)")
+        ring = self.chain.ring
+        if stamp[0] == ring.number and (sender not in ring.core or stamp[2] not in ring.core or stamp[1] <= self.chain.top):
+            raise RemoteProtocolError(f"rank {sender} passes a token of ring {ring.number} that it cannot have")
+
+    def _take(self, sender: int, cast: Cast) -> None:
+        stamp = cast.stamp
+        runs = [(stamp[i], stamp[i + 1]) for i in range(3, len(stamp), 2)]
+        self.chain.add(stamp[0], Hop(stamp[1], sender, cast.seq, stamp[2], runs))
+
+    def turn(self, now: int) -> None:
+        chain = self.chain
+        if chain.holder != self.rank or self.rank in chain.frozen or not chain.complete():
+            return
+        pairs = chain.unnumbered()
+        if pairs or (len(chain.fresh) < min(self.need, len(chain.ring.core)) and (chain.top or chain.ring.number)):
+            stamp = [chain.ring.number, chain.top + 1, self._next(), *pairs]
+            self._take(self.rank, self.outbox.multicast(_TOKEN, stamp, None))
+            self.outbox.note("hops")
+            self._advance()
+
+    def _next(self) -> int:
+        """The next member of the ring, without those that are suspected while there are enough others."""
+        core = self.chain.ring.core
+        place = core.index(self.rank)
+        round_ = core[place + 1 :] + core[: place + 1]
+        trusted = [rank for rank in round_ if rank not in self.soft]
+        return (trusted if len(trusted) >= self.need else round_)[0]
+
+    def _advance(self, limit: int | None = None) -> bool:
+        """Deliver what is proven and here; whether nothing of it is missing."""
+        complete = self._order(self.chain.proven() if limit is None else limit)
+        if self.need > 1:
+            self._tell()
+        return complete
+
+    def _order(self, limit: int) -> bool:
+        hops = self.chain.hops
+        while hops and hops[0].hop <= limit:
+            hop = hops[0]
+            runs = hop.runs
+            while runs:
+                sender, count = runs[0]
+                bodies = self.bodies[sender]
+                while count and bodies:
+                    self._deliver(sender, bodies.popleft(), hop)
+                    count -= 1
+                if count:
+                    runs[0] = (sender, count)
+                    return False
+                runs.popleft()
+            hops.popleft()
+        return not hops
+
+    def _deliver(self, sender: int, cast: Cast, hop: Hop) -> None:
+        self.number += 1
+        if self.need > 1:
+            self.ordered.append((hop.hop, sender, cast.seq, hop.author, hop.seq))
+        self.outbox.deliver(sender, cast, (0, 0, self.number), (hop.author, hop.seq))
+
+    def _tell(self) -> None:
+        """Say who holds what was ordered: whoever made a hop held everything up to it."""
+        ordered, last, end = self.ordered, self.chain.last, self.first + len(self.ordered)
+        for rank in self.chain.ring.core:
+            place = max(self.told[rank], self.first)
+            if place == end or rank == self.rank or last[rank] < ordered[place - self.first][0]:
+                continue
+            counts: dict[int, int] = {}
+            while place < end and ordered[place - self.first][0] <= last[rank]:
+                _, sender, seq, author, record = ordered[place - self.first]
+                counts[sender] = max(seq, counts.get(sender, 0))
+                counts[author] = max(record, counts.get(author, 0))
+                place += 1
+            self.told[rank] = place
+            for sender, seq in counts.items():
+                self.outbox.holds(rank, sender, seq)
+        least = min((self.told[rank] for rank in self.chain.ring.core if rank != self.rank), default=end)
+        while self.first < least or len(ordered) > _ORDERED:  # a member that does not get on is known by its reports
+            ordered.popleft()
+            self.first += 1
+
+    def conclude(self, present: frozenset[int], now: int) -> list[Cast]:
+        chain = self.chain
+        unfrozen = [rank for rank in chain.ring.core if rank in present and rank not in chain.frozen]
+        final = len(unfrozen) >= chain.kk or len(present) == self.count  # no other ring can have been decided elsewhere
+        gapless = self._advance(chain.top if final else chain.proven(unfrozen))
+        if not final or not gapless or chain.holder not in present or chain.top + 1 < chain.ring.start:
+            return list(self.bodies[self.rank])
+        # Nobody has numbered any of these and nobody will, see `sequencer` for their positions.
+        for sender, bodies in enumerate(self.bodies):
+            for cast in bodies:
+                self.outbox.deliver(sender, cast, (0, 1 + sender, cast.seq))
+        return []
