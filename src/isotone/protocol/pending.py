@@ -90,7 +90,11 @@ class Pending:
     def _gather(self, payloads: Sequence[bytes], types: Types, items: Items, size: int) -> None:
         limits = self._limits
         last = self._queue[-1] if self._queue else None
-        if last is None or last.size + size > limits.batch_bytes or len(last.payloads) + len(payloads) > limits.batch_messages:
+        if (
+            last is None
+            or last.size + size > limits.batch_bytes
+            or len(last.payloads) + len(payloads) > limits.batch_messages
+        ):
             last = _Gathering()
             self._queue.append(last)
         last.add(payloads, types, items, size)

@@ -269,7 +269,9 @@ def run_bench(
 
 async def _soak(members: int, size: int, settings: dict[str, Any], seconds: float, pause: float) -> dict[str, Any]:
     async with Bench(members, settings) as bench:
-        orders = [{"size": size, "seconds": seconds, "slow": rank == members - 1, "pause": pause} for rank in range(members)]
+        orders = [
+            {"size": size, "seconds": seconds, "slow": rank == members - 1, "pause": pause} for rank in range(members)
+        ]
         answers = await bench.each("soak", seconds + 60, orders)
     warm = max(1, int(seconds // 4))
     growth = [max(answer["memory"][warm:]) - answer["memory"][warm] for answer in answers]

@@ -291,7 +291,9 @@ class Engine:
 
     def _receive(self, process: Process, connection: Connection, packet: Any) -> None:
         try:
-            process.endpoint.receive(connection.source, packet if self.decode is None else self.decode(packet), self.now)
+            process.endpoint.receive(
+                connection.source, packet if self.decode is None else self.decode(packet), self.now
+            )
         except RemoteProtocolError as error:
             self.on_remote_error(process, connection.source, error)
 

@@ -135,7 +135,9 @@ class SetNetwork(Fault, frozen=True, kw_only=True, tag="set"):
         LinkSettings(**self.changes())  # type: ignore[arg-type]
 
 
-AnyFault = Partition | Heal | Cut | Clog | Unclog | Crash | Restart | Pause | Resume | Leave | Join | Reset | SetNetwork
+AnyFault = (
+    Partition | Heal | Cut | Clog | Unclog | Crash | Restart | Pause | Resume | Leave | Join | Reset | SetNetwork
+)
 
 
 def given(settings: msgspec.Struct) -> dict[str, object]:

@@ -82,7 +82,9 @@ class Simulation:
         self.scenario = scenario
         self.processes: dict[ProcessId, Process] = {}
         self.engine = Engine()
-        self.network = Network(scenario.seed, self.engine.arrive, scenario.network.defaults(), scenario.network.interface)
+        self.network = Network(
+            scenario.seed, self.engine.arrive, scenario.network.defaults(), scenario.network.interface
+        )
         self.engine.network = self.network
         self._latest: dict[str, Process] = {}
         self.dialler = Dialler(self.engine, self._latest, nanoseconds(scenario.dial_ms))
