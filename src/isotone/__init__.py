@@ -25,7 +25,15 @@ if TYPE_CHECKING:
         RemoteProtocolError,
         TraceFormatError,
     )
-    from isotone.model.events import DeliveryBatch, ReturnedBatch, SlowMember, Suspicion, Transitional, ViewInstalled
+    from isotone.model.events import (
+        CoreChanged,
+        DeliveryBatch,
+        ReturnedBatch,
+        SlowMember,
+        Suspicion,
+        Transitional,
+        ViewInstalled,
+    )
     from isotone.model.ids import ProcessId, ViewId
     from isotone.model.settings import Limits, Timing
     from isotone.model.view import Ordering, View
@@ -46,6 +54,7 @@ _HOMES = {
         "TraceFormatError",
     ),
     "isotone.model.events": (
+        "CoreChanged",
         "DeliveryBatch",
         "ReturnedBatch",
         "SlowMember",
@@ -68,6 +77,7 @@ __all__ = [
     "Blocked",
     "Closed",
     "ConfigError",
+    "CoreChanged",
     "Delivery",
     "DeliveryBatch",
     "Event",

@@ -7,6 +7,7 @@ from isotone.model.records import Cast, Direct
 from isotone.model.view import Ordering, View
 from isotone.protocol.ordering.orderer import Batch, Evidence, Orderer
 from isotone.protocol.ordering.registry import find
+from tests.protocol.bag import TIMING
 
 
 class Bench:
@@ -17,6 +18,8 @@ class Bench:
         self.seq = 0
         self.casts: list[Cast] = []
         self.directs: list[tuple[int | None, Direct]] = []
+        self.timing = TIMING
+        self.cores: list[tuple[int, tuple[int, ...]]] = []
         self.held: list[tuple[int, int, int]] = []
         self.delivered: list[tuple[int, Cast, tuple[int, ...] | None, Evidence | None]] = []
 
@@ -34,6 +37,9 @@ class Bench:
 
     def holds(self, member: int, sender: int, seq: int) -> None:
         self.held.append((member, sender, seq))
+
+    def core(self, core: tuple[int, ...], ring: int) -> None:
+        self.cores.append((ring, core))
 
     def note(self, what: str) -> None:
         pass

@@ -55,6 +55,14 @@ class Transitional(msgspec.Struct, frozen=True):
     together: tuple[ProcessId, ...]
 
 
+class CoreChanged(msgspec.Struct, frozen=True):
+    """The core of `view` is another one (two-level membership): the members not in it are external. `ring` counts the changes."""
+
+    view: View
+    core: tuple[ProcessId, ...]
+    ring: int
+
+
 class Suspicion(msgspec.Struct, frozen=True):
     """The detector changed its mind about a peer: `level` is soft or hard; `suspected` False withdraws it."""
 
@@ -76,4 +84,4 @@ class Ended(msgspec.Struct, frozen=True):
     error: str | None
 
 
-Upcall = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | Suspicion | SlowMember | Ended
+Upcall = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | CoreChanged | Suspicion | SlowMember | Ended

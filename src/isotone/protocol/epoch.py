@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from isotone.model.errors import InvariantViolation, RemoteProtocolError, require
-from isotone.model.events import DeliveryBatch, ReturnedBatch, Transitional, Upcall
+from isotone.model.events import CoreChanged, DeliveryBatch, ReturnedBatch, Transitional, Upcall
 from isotone.model.ids import ProcessId
 from isotone.model.records import Cast, Cohort, Direct, Packet, Relay, Sequenced
 from isotone.model.settings import EndpointConfig
@@ -53,6 +53,7 @@ class Epoch:
         self.began = now
         self.counters = counters
         self._config = config
+        self.timing = config.timing
         self._upcall = upcall
         self._recorder = recorder
         count = len(view.members)
@@ -123,6 +124,12 @@ class Epoch:
         if row[sender] < seq:
             row[sender] = seq
             self.stability.changed = True
+
+    def core(self, core: tuple[int, ...], ring: int) -> None:
+        members = tuple(self.view.members[rank] for rank in core)
+        self._upcall(CoreChanged(self.view, members, ring))
+        if self._recorder is not None:
+            self._recorder.core(self.now, self.view.id, members, {"ring": str(ring)})
 
     def note(self, what: str) -> None:
         self.counters[what] = self.counters.get(what, 0) + 1

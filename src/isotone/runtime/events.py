@@ -12,6 +12,7 @@ from itertools import repeat
 import msgspec
 
 from isotone.model.events import (
+    CoreChanged,
     DeliveryBatch,
     Position,
     ReturnedBatch,
@@ -79,10 +80,10 @@ class Returned(msgspec.Struct, frozen=True, gc=False):
         return self.batch.view
 
 
-Batch = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | Suspicion | SlowMember
+Batch = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | CoreChanged | Suspicion | SlowMember
 """What `Group.batches()` yields."""
 
-Event = Delivery | Returned | ViewInstalled | Transitional | Suspicion | SlowMember
+Event = Delivery | Returned | ViewInstalled | Transitional | CoreChanged | Suspicion | SlowMember
 """What iterating over a `Group` yields."""
 
 

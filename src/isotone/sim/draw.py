@@ -15,6 +15,7 @@ import msgspec
 from isotone.model.view import Level
 from isotone.sim import faults
 from isotone.sim.faults import AnyFault
+from isotone.sim.flapping import Flapping
 from isotone.sim.latency import Constant, Exponential, Heavy, Latency, Uniform
 from isotone.sim.network import Release
 from isotone.sim.rand import below, between, chance, pick, sample, shuffled, stream
@@ -56,6 +57,14 @@ def draw(seed: int, orders: list[str], liveness_ms: float) -> Drawn:
     seeds = members if chance(rng, 0.7) else sample(rng, members, between(rng, 1, len(members)))
     plan = _Faults(rng, members, seeds, late, begin_ms, safety_ms)
     storm = plan.draw()
+    k = between(rng, 1, 4) if level == "k" else 1
+    dial_ms = float(between(rng, 50, 300))
+    found_after_ms = float(between(rng, 0, 600))
+    timing = _timing(rng)
+    if order == "token":
+        flapping = Flapping(seed, level, timing)
+        level, timing, k = flapping.level, flapping.timing, flapping.k if flapping.rough else k
+        storm = flapping.faults(members, begin_ms, safety_ms) + storm
     scenario = Scenario(
         name=f"swarm-{seed}",
         members=members,
@@ -63,12 +72,12 @@ def draw(seed: int, orders: list[str], liveness_ms: float) -> Drawn:
         seed=seed,
         order=order,
         level=level,
-        k=between(rng, 1, 4) if level == "k" else 1,
+        k=k if level == "k" else 1,
         options=options,
         seeds=seeds,
-        dial_ms=float(between(rng, 50, 300)),
-        found_after_ms=float(between(rng, 0, 600)),
-        timing=_timing(rng),
+        dial_ms=dial_ms,
+        found_after_ms=found_after_ms,
+        timing=timing,
         limits=_limits(rng),
         network=network,
         workload=_workload(rng, [*members, *late], safety_ms) + _hot(rng, plan.hot_ms),

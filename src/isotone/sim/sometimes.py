@@ -17,16 +17,22 @@ WITHDRAWN = "suspicion withdrawn"
 RELAYED = "message recovered from a third member"
 SUPERSEDED = "view change superseded by another"
 RETURNED = "message returned to its sender"
+CORE_CHANGED = "core changed without a view change"
+VOID = "hop declared void"
 
 COUNTED = {
     "retransmissions_first_second_of_view": LATE_RETRANSMISSION,
     "suspicions_withdrawn": WITHDRAWN,
     "relays_received": RELAYED,
     "changes_superseded": SUPERSEDED,
+    "core_changes": CORE_CHANGED,
+    "void_hops": VOID,
 }
 """Counters of endpoints, and the states they stand for."""
 
-STATES = (CRASH_DURING_FLUSH, MERGE_OF_THREE, LATE_RETRANSMISSION, WITHDRAWN, RELAYED, SUPERSEDED, RETURNED)
+STATES = (
+    CRASH_DURING_FLUSH, MERGE_OF_THREE, LATE_RETRANSMISSION, WITHDRAWN, RELAYED, SUPERSEDED, RETURNED, CORE_CHANGED, VOID,
+)  # fmt: skip
 
 
 def sometimes(rows: Iterable[Row], processes: Iterable[Process]) -> dict[str, int]:

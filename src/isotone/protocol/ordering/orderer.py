@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from isotone.model.errors import ConfigError, RemoteProtocolError, unknown
 from isotone.model.records import Cast, Direct
+from isotone.model.settings import Timing
 from isotone.model.view import View
 
 
@@ -31,6 +32,8 @@ Evidence = tuple[int, int]
 class Outbox(Protocol):
     """What an orderer may do."""
 
+    timing: Timing
+
     def multicast(self, kind: int, stamp: list[int], batch: Batch | None) -> Cast:
         """Send a cast to all members; covered by the flush. Returned as if just received from oneself."""
 
@@ -42,6 +45,9 @@ class Outbox(Protocol):
 
     def holds(self, member: int, sender: int, seq: int) -> None:
         """The orderer's own records prove that `member` holds the casts of `sender` up to `seq`."""
+
+    def core(self, core: tuple[int, ...], ring: int) -> None:
+        """The members that the view rests on are others now (two-level membership)."""
 
     def note(self, what: str) -> None:
         """Count an event of the protocol."""
@@ -79,6 +85,11 @@ class Orderer:
     def proves(self) -> bool:
         """Whether the orderer says by `Outbox.holds` who holds what, so that levels above agreed need no reports per turn."""
         return False
+
+    @property
+    def core(self) -> tuple[int, ...]:
+        """The members that the view rests on; the others are external (two-level membership)."""
+        return tuple(range(self.count))
 
     @classmethod
     def check_options(cls, options: Mapping[str, int | str | bool]) -> None:

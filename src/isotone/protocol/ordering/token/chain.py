@@ -62,6 +62,7 @@ class Chain:
         self.whole = 0  # all messages of hops 1 … whole are here
         self.last = [0] * count  # the last hop of each member in the current ring
         self.freezes: dict[int, dict[int, int]] = {}  # ring: member: up to which hop it held everything when it froze the ring
+        self.void = 0  # hops that counted no more when the next ring was announced
         self.fresh: set[int] = set()  # who made a hop since the last one that numbered something, it included
 
     @property
@@ -118,6 +119,7 @@ class Chain:
             for rank, count in hop.runs:
                 self.taken[rank] -= count
             self.top -= 1
+            self.void += 1
             self.holder = hop.author
         self.whole = min(self.whole, self.top)
         if self.top == ring.start - 1:
@@ -182,7 +184,7 @@ class Chain:
         frozen = self.frozen
         last = self.last
         here = self.held()
-        return [max(last[rank], frozen[rank] if rank in frozen else here if rank in unfrozen else 0) for rank in self.ring.core]
+        return [max(last[rank], frozen.get(rank, here if rank in unfrozen else 0)) for rank in self.ring.core]
 
     def proven(self, unfrozen: Iterable[int] | None = None) -> int:
         """The last hop that may be delivered from; without `unfrozen`, of the others only their own hops count."""

@@ -3,12 +3,12 @@
 Messages are multicast as they are. The holder numbers those that it has and that nobody numbered; the cast that says so
 names the next holder, so the flush covers the order and the token alike. A member takes the token only when it holds
 every message numbered so far (§3), so the token's path proves who holds what: the levels `k` and `safe` need no reports
-(§4.2). An idle ring is quiet: the token rests where it is once enough members have taken it, and since messages come to its holder
-directly it is awake at once.
+(§4.2). An idle ring is quiet: the token rests where it is once enough members have taken it, and since messages come to its
+holder directly it is awake at once.
 
 The order is extrinsic. When the view ends, members deliver the hops that no other component can have declared void; the
-unnumbered rest is delivered sorted only if nobody elsewhere can have numbered it or will: no other ring can have been decided, and
-the member that would make the next hop is here. Otherwise own messages are returned.
+unnumbered rest is delivered sorted only if nobody elsewhere can have numbered it or will: no other ring can have been
+decided, and the member that would make the next hop is here. Otherwise own messages are returned.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from collections import deque
 from collections.abc import Sequence
 
 from isotone.model.errors import RemoteProtocolError
-from isotone.model.records import Cast
+from isotone.model.records import Cast, Direct
 from isotone.model.view import View
 from isotone.protocol.ordering.orderer import Batch, Orderer, Outbox
-from isotone.protocol.ordering.token.chain import Chain, Hop
+from isotone.protocol.ordering.token.chain import Chain, Hop, Ring
+from isotone.protocol.ordering.token.ring import BALLOT, FREEZE, RING, Changes, check_ring
 
 _MESSAGES = 0
 _TOKEN = 1
@@ -34,7 +35,7 @@ class Token(Orderer):
     """
 
     name = "token"
-    packets = {_TOKEN: "token"}  # noqa: RUF012
+    packets = {_TOKEN: "token", FREEZE: "freeze", RING: "ring", BALLOT: "ballot"}  # noqa: RUF012
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         super().__init__(outbox, view, rank, seed)
@@ -43,14 +44,19 @@ class Token(Orderer):
         self.chain = Chain(rank, self.count, 1 if view.ordering.level == "safe" else self.need)
         self.bodies: list[deque[Cast]] = [deque() for _ in range(self.count)]
         self.number = 0
+        self.now = 0
         self.ordered: deque[tuple[int, int, int, int, int]] = deque()  # hop, sender, seq, author, seq of the hop's cast
         self.first = 0  # how many have left `ordered`
         self.told = [0] * self.count  # how many of all ordered each member is known to hold
-        self.soft: set[int] = set()  # members that are suspected
+        self.changes = Changes(self.chain, self.count, outbox.timing, outbox, self._say, seed)
 
     @property
     def proves(self) -> bool:
         return len(self.chain.ring.core) >= self.need
+
+    @property
+    def core(self) -> tuple[int, ...]:
+        return self.chain.ring.core
 
     def submit(self, batch: Batch, now: int) -> None:
         self.bodies[self.rank].append(self.outbox.multicast(_MESSAGES, [], batch))
@@ -66,11 +72,16 @@ class Token(Orderer):
                 bodies.append(cast)
                 have[sender] += 1
             else:
-                self._take(sender, cast)
+                self._take(sender, cast, now)
         self._advance()
 
     def _check(self, sender: int, cast: Cast) -> None:
         stamp = cast.stamp
+        if cast.kind == RING and len(stamp) > 2 and stamp[0] > 0:
+            check_ring(stamp[1:], self.count)
+            return
+        if cast.kind == FREEZE and len(stamp) == 2 and min(stamp) >= 0:
+            return
         if cast.kind != _TOKEN:
             raise RemoteProtocolError(f"cast of kind {cast.kind} from rank {sender}")
         if len(stamp) < 3 or len(stamp) % 2 == 0 or stamp[0] < 0 or stamp[1] < 1 or not 0 <= stamp[2] < self.count:
@@ -81,28 +92,60 @@ class Token(Orderer):
         if stamp[0] == ring.number and (sender not in ring.core or stamp[2] not in ring.core or stamp[1] <= self.chain.top):
             raise RemoteProtocolError(f"rank {sender} passes a token of ring {ring.number} that it cannot have")
 
-    def _take(self, sender: int, cast: Cast) -> None:
+    def _take(self, sender: int, cast: Cast, now: int) -> None:
         stamp = cast.stamp
-        runs = [(stamp[i], stamp[i + 1]) for i in range(3, len(stamp), 2)]
-        self.chain.add(stamp[0], Hop(stamp[1], sender, cast.seq, stamp[2], runs))
+        chain = self.chain
+        if cast.kind == _TOKEN:
+            runs = [(stamp[i], stamp[i + 1]) for i in range(3, len(stamp), 2)]
+            chain.add(stamp[0], Hop(stamp[1], sender, cast.seq, stamp[2], runs))
+        elif cast.kind == FREEZE:
+            chain.freeze(stamp[0], sender, stamp[1])
+        else:
+            old, void = chain.ring, chain.void
+            if chain.announce(Ring(stamp[0], stamp[1], tuple(stamp[2:]))):
+                self.changes.entered(old, now)
+            for _ in range(chain.void - void):
+                self.outbox.note("void_hops")
+
+    def _say(self, kind: int, stamp: list[int]) -> None:
+        self._take(self.rank, self.outbox.multicast(kind, stamp, None), self.now)
+        self._advance()
+
+    def direct(self, sender: int, record: Direct, now: int) -> None:
+        if record.kind != BALLOT:
+            raise RemoteProtocolError(f"direct record of kind {record.kind} from rank {sender}")
+        self.changes.ballot(sender, record.stamp, now)
+
+    def suspect(self, peer: int, level: str, now: int) -> None:
+        self.changes.suspect(peer, now)
+
+    def trust(self, peer: int, level: str, now: int) -> None:
+        self.changes.trust(peer, now)
+
+    def wake(self, now: int) -> None:
+        self.changes.wake(now)
+
+    def deadline(self) -> int | None:
+        return self.changes.at
 
     def turn(self, now: int) -> None:
+        self.now = now
+        self.changes.turn(now)
         chain = self.chain
         if chain.holder != self.rank or self.rank in chain.frozen or not chain.complete():
             return
         pairs = chain.unnumbered()
         if pairs or (len(chain.fresh) < min(self.need, len(chain.ring.core)) and (chain.top or chain.ring.number)):
             stamp = [chain.ring.number, chain.top + 1, self._next(), *pairs]
-            self._take(self.rank, self.outbox.multicast(_TOKEN, stamp, None))
+            self._say(_TOKEN, stamp)
             self.outbox.note("hops")
-            self._advance()
 
     def _next(self) -> int:
         """The next member of the ring, without those that are suspected while there are enough others."""
         core = self.chain.ring.core
         place = core.index(self.rank)
         round_ = core[place + 1 :] + core[: place + 1]
-        trusted = [rank for rank in round_ if rank not in self.soft]
+        trusted = [rank for rank in round_ if rank not in self.changes.soft]
         return (trusted if len(trusted) >= self.need else round_)[0]
 
     def _advance(self, limit: int | None = None) -> bool:
