@@ -38,7 +38,7 @@ class Flapping:
         soft, hard = self.timing["soft_ms"], self.timing["hard_ms"]
         flaky = sample(rng, list(members), between(rng, 1, max(1, len(members) // 2)))
         for _ in range(between(rng, 1, 12)):
-            at = begin_ms + (end_ms - begin_ms) * rng.random()
+            at = begin_ms + (end_ms - 200 - begin_ms) * rng.random()  # a crash takes its time, and must not follow the healing
             long = soft + (hard - soft) * rng.random() * 0.9
             who = pick(rng, flaky)
             kind = pick(rng, ("pause", "pause", "cut", "apart", "crash"))

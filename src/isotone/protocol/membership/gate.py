@@ -44,7 +44,9 @@ class Gate:
         queue = self._queue
         while queue:
             sender, cast, position, evidence = queue[0]
-            if frontier[sender] < cast.seq or (evidence is not None and frontier[evidence[0]] < evidence[1]):
+            if frontier[sender] < cast.seq:
+                return
+            if evidence is not None and any(frontier[evidence[i]] < evidence[i + 1] for i in range(0, len(evidence), 2)):
                 return
             queue.popleft()
             self._emit(sender, cast, position, self.level)

@@ -26,7 +26,8 @@ class Batch(NamedTuple):
     size: int
 
 
-Evidence = tuple[int, int]
+Evidence = tuple[int, ...]
+"""Casts that fixed a place: rank, seq, rank, seq, …"""
 
 
 class Outbox(Protocol):
@@ -41,7 +42,7 @@ class Outbox(Protocol):
         """Send a record to the member of rank `to`, or to all others; not covered by the flush."""
 
     def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
-        """The cast's messages are next. `evidence` names the cast (rank, seq) that fixed its place, if it is another one."""
+        """The cast's messages are next. `evidence` names the casts (rank, seq, …) that fixed its place, if it is others."""
 
     def holds(self, member: int, sender: int, seq: int) -> None:
         """The orderer's own records prove that `member` holds the casts of `sender` up to `seq`."""

@@ -91,7 +91,8 @@ class Chain:
 
     def add(self, ring: int, hop: Hop) -> None:
         """A hop came."""
-        if hop.hop > self.top and ring >= (self.older[0].number if self.older else self.ring.number):
+        known = self.older[0].number <= ring if self.older else ring == self.ring.number
+        if ring > self.ring.number or (known and hop.hop > self.top):  # of a later ring, hops up to `top` may be void
             self.early[ring, hop.hop, hop.author] = hop
             self.link()
 
@@ -154,10 +155,10 @@ class Chain:
             hop.upto.append((rank, taken[rank]))
         self.hops.append(hop)
         self.top = hop.hop
-        self.holder = self.ring.core[0] if hop.hop == self.ring.start - 1 else hop.next
-        for older in self.older:
-            if hop.hop == older.start - 1:
-                self.holder = older.core[0]
+        self.holder = hop.next
+        for ring in (*self.older, self.ring):
+            if hop.hop == ring.start - 1:  # also of two that start here: the later one
+                self.holder = ring.core[0]
         if current:
             self.last[hop.author] = hop.hop
             if hop.upto:

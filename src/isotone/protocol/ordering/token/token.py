@@ -45,6 +45,7 @@ class Token(Orderer):
         self.bodies: list[deque[Cast]] = [deque() for _ in range(self.count)]
         self.number = 0
         self.now = 0
+        self.passes: list[int] = []  # rank, seq, … of the hops that numbered nothing since the last that did
         self.ordered: deque[tuple[int, int, int, int, int]] = deque()  # hop, sender, seq, author, seq of the hop's cast
         self.first = 0  # how many have left `ordered`
         self.told = [0] * self.count  # how many of all ordered each member is known to hold
@@ -171,13 +172,16 @@ class Token(Orderer):
                     return False
                 runs.popleft()
             hops.popleft()
+            if not hop.upto and self.need > 1:
+                self.passes += (hop.author, hop.seq)
         return not hops
 
     def _deliver(self, sender: int, cast: Cast, hop: Hop) -> None:
         self.number += 1
         if self.need > 1:
             self.ordered.append((hop.hop, sender, cast.seq, hop.author, hop.seq))
-        self.outbox.deliver(sender, cast, (0, 0, self.number), (hop.author, hop.seq))
+        self.outbox.deliver(sender, cast, (0, 0, self.number), (hop.author, hop.seq, *self.passes))
+        self.passes.clear()
 
     def _tell(self) -> None:
         """Say who holds what was ordered: whoever made a hop held everything up to it."""
