@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from isotone.model.ids import ViewId
 from isotone.model.records import Cast, Direct
 from isotone.model.view import Ordering, View
@@ -20,7 +22,9 @@ class Bench:
         self.directs: list[tuple[int | None, Direct]] = []
         self.timing = TIMING
         self.cores: list[tuple[int, tuple[int, ...]]] = []
-        self.held: list[tuple[int, int, int]] = []
+        self.proofs: list[tuple[int, int, int]] = []
+        self.held: list[int] = []
+        self.supplied: list[tuple[int, list[int]]] = []
         self.delivered: list[tuple[int, Cast, tuple[int, ...] | None, Evidence | None]] = []
 
     def multicast(self, kind: int, stamp: list[int], batch: Batch | None) -> Cast:
@@ -36,7 +40,10 @@ class Bench:
         self.delivered.append((sender, cast, position, evidence))
 
     def holds(self, member: int, sender: int, seq: int) -> None:
-        self.held.append((member, sender, seq))
+        self.proofs.append((member, sender, seq))
+
+    def supply(self, to: int, held: Sequence[int]) -> None:
+        self.supplied.append((to, list(held)))
 
     def core(self, core: tuple[int, ...], ring: int) -> None:
         self.cores.append((ring, core))

@@ -61,10 +61,12 @@ def draw(seed: int, orders: list[str], liveness_ms: float) -> Drawn:
     dial_ms = float(between(rng, 50, 300))
     found_after_ms = float(between(rng, 0, 600))
     timing = _timing(rng)
+    limits = _limits(rng)
     if order == "token":
         flapping = Flapping(seed, level, timing)
         level, timing, k = flapping.level, flapping.timing, flapping.k if flapping.rough else k
         storm = flapping.faults(members, begin_ms, safety_ms) + storm
+        limits |= flapping.limits
     scenario = Scenario(
         name=f"swarm-{seed}",
         members=members,
@@ -78,7 +80,7 @@ def draw(seed: int, orders: list[str], liveness_ms: float) -> Drawn:
         dial_ms=dial_ms,
         found_after_ms=found_after_ms,
         timing=timing,
-        limits=_limits(rng),
+        limits=limits,
         network=network,
         workload=_workload(rng, [*members, *late], safety_ms) + _hot(rng, plan.hot_ms),
         faults=storm,

@@ -29,6 +29,7 @@ class Flapping:
             if chance(self.rng, 0.8):
                 self.level = "k"
         self.k = between(self.rng, 2, 5)
+        self.limits = {"keep_casts": between(self.rng, 1, 40)} if self.rough and chance(self.rng, 0.3) else {}
 
     def faults(self, members: Sequence[str], begin_ms: float, end_ms: float) -> list[AnyFault]:
         """Pauses, cuts in one direction or both, and crashes, most of them shorter than the hard threshold."""

@@ -19,6 +19,8 @@ SUPERSEDED = "view change superseded by another"
 RETURNED = "message returned to its sender"
 CORE_CHANGED = "core changed without a view change"
 VOID = "hop declared void"
+FETCHED = "message fetched from a third member in an open view"
+EXPELLED = "external member expelled"
 
 COUNTED = {
     "retransmissions_first_second_of_view": LATE_RETRANSMISSION,
@@ -27,11 +29,14 @@ COUNTED = {
     "changes_superseded": SUPERSEDED,
     "core_changes": CORE_CHANGED,
     "void_hops": VOID,
+    "casts_fetched": FETCHED,
+    "expelled": EXPELLED,
 }
 """Counters of endpoints, and the states they stand for."""
 
 STATES = (
     CRASH_DURING_FLUSH, MERGE_OF_THREE, LATE_RETRANSMISSION, WITHDRAWN, RELAYED, SUPERSEDED, RETURNED, CORE_CHANGED, VOID,
+    FETCHED, EXPELLED,
 )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ class Outbox(Protocol):
     """What an orderer may do."""
 
     timing: Timing
+    held: list[int]
 
     def multicast(self, kind: int, stamp: list[int], batch: Batch | None) -> Cast:
         """Send a cast to all members; covered by the flush. Returned as if just received from oneself."""
@@ -46,6 +47,9 @@ class Outbox(Protocol):
 
     def holds(self, member: int, sender: int, seq: int) -> None:
         """The orderer's own records prove that `member` holds the casts of `sender` up to `seq`."""
+
+    def supply(self, to: int, held: Sequence[int]) -> None:
+        """Pass on some of the casts that the member of rank `to` lacks, which has so many of each member."""
 
     def core(self, core: tuple[int, ...], ring: int) -> None:
         """The members that the view rests on are others now (two-level membership)."""

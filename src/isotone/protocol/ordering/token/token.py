@@ -25,6 +25,8 @@ from isotone.protocol.ordering.token.ring import BALLOT, FREEZE, RING, Changes, 
 
 _MESSAGES = 0
 _TOKEN = 1
+_FETCH = 5
+_PATIENCE = 2
 _ORDERED = 4096
 
 
@@ -35,7 +37,7 @@ class Token(Orderer):
     """
 
     name = "token"
-    packets = {_TOKEN: "token", FREEZE: "freeze", RING: "ring", BALLOT: "ballot"}  # noqa: RUF012
+    packets = {_TOKEN: "token", FREEZE: "freeze", RING: "ring", BALLOT: "ballot", _FETCH: "fetch"}  # noqa: RUF012
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         super().__init__(outbox, view, rank, seed)
@@ -45,6 +47,9 @@ class Token(Orderer):
         self.bodies: list[deque[Cast]] = [deque() for _ in range(self.count)]
         self.number = 0
         self.now = 0
+        self.fetch_at: int | None = None
+        self.asked = 0
+        self.state = (0, 0)
         self.passes: list[int] = []  # rank, seq, … of the hops that numbered nothing since the last that did
         self.ordered: deque[tuple[int, int, int, int, int]] = deque()  # hop, sender, seq, author, seq of the hop's cast
         self.first = 0  # how many have left `ordered`
@@ -113,9 +118,12 @@ class Token(Orderer):
         self._advance()
 
     def direct(self, sender: int, record: Direct, now: int) -> None:
-        if record.kind != BALLOT:
+        if record.kind == BALLOT:
+            self.changes.ballot(sender, record.stamp, now)
+        elif record.kind == _FETCH:
+            self.outbox.supply(sender, record.stamp)
+        else:
             raise RemoteProtocolError(f"direct record of kind {record.kind} from rank {sender}")
-        self.changes.ballot(sender, record.stamp, now)
 
     def suspect(self, peer: int, level: str, now: int) -> None:
         self.changes.suspect(peer, now)
@@ -125,13 +133,39 @@ class Token(Orderer):
 
     def wake(self, now: int) -> None:
         self.changes.wake(now)
+        if self.fetch_at is not None and now >= self.fetch_at:
+            self._fetch(now)
 
     def deadline(self) -> int | None:
-        return self.changes.at
+        at = self.changes.at
+        return at if self.fetch_at is None or (at is not None and at < self.fetch_at) else self.fetch_at
+
+    def _fetch(self, now: int) -> None:
+        """Something has been missing for a while: ask a member of the core for it, the one that made the last hop first."""
+        core = [rank for rank in self.core if rank != self.rank and rank not in self.changes.soft]
+        if core:
+            last = max(core, key=lambda rank: self.chain.last[rank])
+            to = core[(core.index(last) + self.asked) % len(core)]
+            self.outbox.direct(_FETCH, list(self.outbox.held), to)
+            self.asked += 1
+        self.fetch_at = now + _PATIENCE * self.outbox.timing.heartbeat_ns
+
+    def _watch(self, now: int) -> None:
+        """Note whether a hop or a message is missing, and since when nothing has come."""
+        chain = self.chain
+        if not chain.early and chain.complete():
+            self.fetch_at = None
+            self.asked = 0
+            return
+        state = (chain.top, sum(chain.have))
+        if self.fetch_at is None or state != self.state:
+            self.state = state
+            self.fetch_at = now + _PATIENCE * self.outbox.timing.heartbeat_ns
 
     def turn(self, now: int) -> None:
         self.now = now
         self.changes.turn(now)
+        self._watch(now)
         chain = self.chain
         if chain.holder != self.rank or self.rank in chain.frozen or not chain.complete():
             return
