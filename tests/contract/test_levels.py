@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from isotone.model.events import DeliveryBatch, Transitional
-from isotone.model.records import Heartbeat, Packet
+from isotone.model.records import Heartbeat, Packet, Relay
 from isotone.model.settings import MS, SECOND
 from tests.contract.cases import Case, K
 from tests.contract.marks import A, B, C, D, above_agreed, by_reports, extrinsic_safe, group, safe, safe_by_reports
@@ -33,10 +33,10 @@ def silent_reports(*silenced: str) -> Rule:
 
 
 def deprived(victim: str, *senders: str) -> Rule:
-    """No record of these senders' streams reaches the victim; heartbeats do."""
+    """No record of these senders' streams reaches the victim, by way of another member neither; heartbeats do."""
 
     def rule(source: str, target: str, packet: Packet) -> Packet | Fate:
-        if target == victim and source in senders and packet.records:
+        if target == victim and (source in senders or Relay in map(type, packet.records)) and packet.records:
             return msgspec.structs.replace(packet, first=0, records=[])
         return packet
 
