@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         TraceFormatError,
     )
     from isotone.model.events import (
+        CoreChanged,
         DeliveryBatch,
         ReturnedBatch,
         SlowMember,
@@ -56,6 +57,7 @@ _HOMES = {
         "TraceFormatError",
     ),
     "isotone.model.events": (
+        "CoreChanged",
         "DeliveryBatch",
         "ReturnedBatch",
         "SlowMember",
@@ -81,6 +83,7 @@ __all__ = [
     "Blocked",
     "Closed",
     "ConfigError",
+    "CoreChanged",
     "Delivery",
     "DeliveryBatch",
     "Event",

@@ -56,6 +56,14 @@ class Transitional(msgspec.Struct, frozen=True):
     together: tuple[ProcessId, ...]
 
 
+class CoreChanged(msgspec.Struct, frozen=True):
+    """The core of `view` is another one (two-level membership): the members not in it are external. `ring` counts the changes."""
+
+    view: View
+    core: tuple[ProcessId, ...]
+    ring: int
+
+
 class Suspicion(msgspec.Struct, frozen=True):
     """The detector changed its mind about a peer: `level` is soft or hard; `suspected` False withdraws it."""
 
@@ -129,4 +137,5 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 StateEvent = SnapshotWanted | StateProgress | StateReceived | StateLost
-Upcall = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | Suspicion | SlowMember | Blockage | StateEvent | Ended
+Change = ViewInstalled | Transitional | CoreChanged | Blockage
+Upcall = DeliveryBatch | ReturnedBatch | Change | Suspicion | SlowMember | StateEvent | Ended

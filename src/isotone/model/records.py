@@ -41,7 +41,7 @@ class Direct(msgspec.Struct, array_like=True, tag=2, gc=False):
 
 
 class Relay(msgspec.Struct, array_like=True, tag=3, gc=False):
-    """A cast of `sender` (a rank) that another member passes on during the flush."""
+    """A cast of `sender` (a rank) that another member passes on, during the flush or to a member that asked for it."""
 
     sender: Count
     cast: Cast

@@ -48,7 +48,10 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Bounds on everything that could grow."""
+    """Bounds on everything that could grow.
+
+    `keep_bytes` and `keep_casts` bound what is kept for external members alone; one that lacks more leaves the view.
+    """
 
     payload_bytes: int = 1024 * 1024
     batch_bytes: int = 128 * 1024
@@ -62,6 +65,8 @@ class Limits(msgspec.Struct, frozen=True):
     state_bytes: int = 1024 * 1024 * 1024
     state_backlog_bytes: int = 64 * 1024 * 1024
     state_chunk_bytes: int = 64 * 1024
+    keep_bytes: int = 16 * 1024 * 1024
+    keep_casts: int = 4096
     contacts: int = 1024
 
     def __post_init__(self) -> None:

@@ -360,6 +360,8 @@ class Endpoint:
         self.count("views")
         if self.holding:
             self.epoch.hold(self.epoch.rank, True)
+        for peer, level in self.detector.levels.items():
+            self.epoch.opinion(peer, level, True, now)
         early, self._early, of = self._early, {}, self._early_of
         self._early_of = None
         if of == view.id:
@@ -403,6 +405,8 @@ class Endpoint:
             "blocked": self.blocked,
             "view": str(epoch.view.id) if epoch else None,
             "members": list(epoch.view.members) if epoch else [],
+            "core": [epoch.view.members[rank] for rank in sorted(epoch.orderer.core)] if epoch else [],
+            "external": [m for rank, m in enumerate(epoch.view.members) if rank not in epoch.orderer.core] if epoch else [],
             "order": epoch.view.ordering.order if epoch else self.config.ordering.order,
             "level": epoch.view.ordering.level if epoch else self.config.ordering.level,
             "changing": str(self.membership.rounds.promised) if self.membership.rounds.change is not None else None,

@@ -12,7 +12,7 @@ from itertools import repeat
 import msgspec
 
 from isotone.model.events import (
-    Blockage,
+    Change,
     DeliveryBatch,
     Position,
     ReturnedBatch,
@@ -20,8 +20,6 @@ from isotone.model.events import (
     StateLost,
     StateProgress,
     Suspicion,
-    Transitional,
-    ViewInstalled,
 )
 from isotone.model.ids import ProcessId
 from isotone.model.view import Level, View
@@ -91,10 +89,10 @@ class StateRestored(msgspec.Struct, frozen=True):
 
 
 StateNews = StateProgress | StateRestored | StateLost
-Batch = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | Suspicion | SlowMember | Blockage | StateNews
+Batch = DeliveryBatch | ReturnedBatch | Change | Suspicion | SlowMember | StateNews
 """What `Group.batches()` yields."""
 
-Event = Delivery | Returned | ViewInstalled | Transitional | Suspicion | SlowMember | Blockage | StateNews
+Event = Delivery | Returned | Change | Suspicion | SlowMember | StateNews
 """What iterating over a `Group` yields."""
 
 
