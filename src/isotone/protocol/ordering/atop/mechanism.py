@@ -244,7 +244,9 @@ class Atop(Orderer):
             elif self._is_in_turn():
                 self._deliver_next()
             elif self._is_given_up():
-                self.ordered = self._skip_to()
+                slot = self._skip_to()
+                require(slot > self.ordered, "slots are skipped that were passed already")
+                self.ordered = slot
             else:
                 return
 
@@ -278,7 +280,8 @@ class Atop(Orderer):
         require(dist > self.ordering.id, "the ordering distribution does not increase")
         self.ordering = self.known[dist]
         self.ordered = 0
-        for old in [id for id in self.known if id < dist]:
+        oldest = min(self.dist)
+        for old in [id for id in self.known if id < oldest]:
             del self.known[old]
         for member in range(self.count):
             self._moved(member, self.dist[member], self.index[member])
