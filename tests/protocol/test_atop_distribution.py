@@ -75,7 +75,7 @@ def test_slots_and_indices_are_each_others_inverse(weights: list[int], seed: int
 @given(weights_of_a_view)
 def test_every_slot_has_one_owner_and_a_period_has_the_weights(weights: list[int]) -> None:
     slots = EvenSlots(weights)
-    assert Counter(slots.owners(sum(weights))) == {member: weight for member, weight in enumerate(weights)}
+    assert Counter(slots.owners(sum(weights))) == dict(enumerate(weights))
     everything = sorted(slots.slot(member, i) for member, weight in enumerate(weights) for i in range(3 * weight))
     assert everything == list(range(3 * sum(weights)))
 
