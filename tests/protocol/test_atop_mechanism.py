@@ -75,9 +75,7 @@ def test_who_stays_silent_gives_up_more_each_time() -> None:
 def test_a_message_gets_a_larger_slot_than_all_that_its_sender_had_delivered() -> None:
     """However the others jump ahead and b gives up, what b sends then has a later position."""
     orderer, bench = site(B, 4)
-    seq = 0
     for turn, (jumper, index) in enumerate([(D, 3), (C, 7), (A, 20), (D, 21), (C, 40)]):
-        seq += 1
         orderer.accept(jumper, [message(1 + (turn > 2), 0, index)], 0)
         for other in {A, C, D} - {jumper}:
             if orderer.index[other] <= index:

@@ -280,7 +280,7 @@ class Atop(Orderer):
         require(dist > self.ordering.id, "the ordering distribution does not increase")
         self.ordering = self.known[dist]
         self.ordered = 0
-        oldest = min(self.dist)
+        oldest = min(dist, *self.dist)
         for old in [id for id in self.known if id < oldest]:
             del self.known[old]
         for member in range(self.count):
