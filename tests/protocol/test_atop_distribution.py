@@ -132,5 +132,5 @@ def waiting(slots: Slots, weights: list[int], periods: int) -> float:
 def test_even_slots_wait_far_less_than_random_ones(weights: list[int]) -> None:
     even = waiting(EvenSlots(weights), weights, 40)
     random = [waiting(RandomSlots(weights, seed), weights, 40) for seed in range(10)]
-    assert even < len(weights)
-    assert min(random) > 3 * even
+    assert even < 1
+    assert min(random) > 3

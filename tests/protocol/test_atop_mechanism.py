@@ -140,6 +140,18 @@ def test_the_largest_distribution_counts_and_a_smaller_one_is_still_ordered_firs
     assert set(orderer.known) == {of_d}  # what is over is forgotten
 
 
+def test_a_distribution_that_lasts_for_ages_is_followed_by_its_like() -> None:
+    """So that indices stay bounded."""
+    orderer, bench = site(B, 4)
+    orderer.accept(A, [message(1, 0, MOST_INDEX // 2 + 1)], 0)
+    orderer.turn(0)
+    assert said(bench)[-1][0] == SKIP
+    orderer.turn(0)
+    assert said(bench)[-1] == (DUMMY, [4 + B, 0, 1, 1, 1, 1])
+    orderer.turn(0)
+    assert len(bench.directs) == 2
+
+
 def test_dummies_and_skips_are_no_traffic() -> None:
     orderer, _ = site(A, 4, policy="bookkeeper")
     orderer.direct(B, skip(0, 5), 0)

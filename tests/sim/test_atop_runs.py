@@ -10,6 +10,7 @@ import pytest
 
 from isotone.pipeline.oracle import check_history
 from isotone.sim import Result, parse_scenario, run
+from isotone.sim.judge import judge
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
 CLASSICAL = {"order": "sequencer", "options": {"fallback": "classical"}}
@@ -67,6 +68,18 @@ def test_the_same_partition_makes_the_sequencer_return_messages() -> None:
     result = run(SCENARIOS / "adaptive.toml", overrides=RETURNED)
     assert violated(result) == []
     assert count(result, "returned") > 0
+
+
+def test_storms_end_views_between_distributions() -> None:
+    """The swarm reaches the hard case: members end a view with messages of several distributions undelivered."""
+    ends = 0
+    for seed in range(1, 60):
+        _, result = judge(seed, ["atop"], None)
+        assert result is not None
+        ends += counter(result, "ends_between_distributions")
+        if ends >= 3:
+            return
+    pytest.fail(f"only {ends} times in 60 seeds")
 
 
 # What it costs
