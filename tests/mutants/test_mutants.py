@@ -8,6 +8,7 @@ from isotone.model.view import Ordering
 from isotone.pipeline.oracle import check_history
 from isotone.sim.judge import Verdict, judge
 from isotone.sim.swarm import CHECKER, find_checker
+from tests.mutants.atop import ATOP_MUTANTS
 from tests.mutants.baselines import BASELINES
 from tests.mutants.mutants import MUTANTS, Mutant
 from tests.protocol.bag import Bag
@@ -20,7 +21,7 @@ def tripped(verdict: Verdict) -> set[str]:
     return {failure.partition(":")[0].split(" ")[0] for failure in verdict.failures}
 
 
-@pytest.mark.parametrize("mutant", [*MUTANTS, *BASELINES], ids=str)
+@pytest.mark.parametrize("mutant", [*MUTANTS, *BASELINES, *ATOP_MUTANTS], ids=str)
 def test_a_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     check = find_checker(CHECKER)
     mutant.break_it(monkeypatch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from isotone.model.errors import ConfigError
-from isotone.runtime.bench import run_bench, run_slow_consumer
+from isotone.runtime.bench import run_bench, run_one_sends, run_slow_consumer
 from isotone.runtime.bench_member import messages_of
 from isotone.runtime.bench_mesh import PACK_BYTES, pack, split
 
@@ -28,6 +28,13 @@ def test_a_short_run() -> None:
     assert 0 < result["ratio"] == pytest.approx(result["messages_per_s"] / result["bound_messages_per_s"], rel=0.01)
     assert result["latency_ms"]["p50"] <= result["latency_ms"]["p99"]
     assert {"order", "members", "size", "messages", "cpu_us_per_message", "async_for", "mesh"} <= set(result)
+
+
+def test_a_short_run_with_one_sender() -> None:
+    result = run_one_sends(3, 50, ["atop", "causal"], repeats=1, seconds=0.3)
+    assert set(result["latency_ms"]) == {"atop", "causal"}
+    assert result["p50_ratio"]["causal"] == 1.0
+    assert 0 < result["p50_ratio"]["atop"] < 100
 
 
 def test_a_short_run_with_a_slow_consumer() -> None:

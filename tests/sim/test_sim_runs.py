@@ -26,7 +26,7 @@ from isotone.trace import read_trace
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCENARIOS = REPOSITORY / "scenarios"
-ORDERS = ["single_phase", "sequencer", "causal", "fifo"]
+ORDERS = ["single_phase", "sequencer", "causal", "fifo", "atop"]
 
 
 def violated(result: Result) -> list[str]:

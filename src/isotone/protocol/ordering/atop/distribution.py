@@ -23,7 +23,7 @@ from isotone.model.ids import ViewId
 
 PERIOD = 1 << 14
 MOST_INDEX = 1 << 48
-_CHUNK = 512
+_CHUNK = 64
 _MASK = (1 << 64) - 1
 _EVEN_BITS = 40
 

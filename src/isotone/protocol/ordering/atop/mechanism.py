@@ -43,6 +43,7 @@ _POLICY = 4
 _PASSED = 1 << 62  # the bound of a member that has left the ordering distribution
 _PATIENCE = 2  # so many skips in a row give up what is needed and no more
 _FAR = 6  # at most 2^6 periods ahead
+_LONG = MOST_INDEX >> 1  # a distribution that has lasted so long is followed by one with the same weights
 
 
 class Atop(Orderer):
@@ -120,7 +121,10 @@ class Atop(Orderer):
             weights = self.policy.propose(now)
             if weights is not None:
                 self._inject(weights)
-        rank, sending = self.rank, self.sending
+        rank = self.rank
+        if self.index[rank] > _LONG:
+            self._inject(self.sending.weights)
+        sending = self.sending
         new = self.dist[rank] != sending.id
         if not new and self.own > self.seen:
             return
@@ -158,9 +162,10 @@ class Atop(Orderer):
         """What a member said of itself: it uses nothing below this any more."""
         self.dist[member] = dist
         self.index[member] = index
+        slot = self.known[dist].slots.slot(member, index)
+        self.bounds[member] = slot if dist == self.ordering.id else _PASSED
         if member == self.rank:
-            self.own = self.known[dist].slots.slot(member, index)
-        self.bounds[member] = self.known[dist].slots.slot(member, index) if dist == self.ordering.id else _PASSED
+            self.own = slot
 
     # Receiving
 
@@ -244,7 +249,9 @@ class Atop(Orderer):
             elif self._is_in_turn():
                 self._deliver_next()
             elif self._is_given_up():
-                self.ordered = self._skip_to()
+                slot = self._skip_to()
+                require(slot > self.ordered, "slots are skipped that were passed already")
+                self.ordered = slot
             else:
                 return
 
@@ -278,7 +285,8 @@ class Atop(Orderer):
         require(dist > self.ordering.id, "the ordering distribution does not increase")
         self.ordering = self.known[dist]
         self.ordered = 0
-        for old in [id for id in self.known if id < dist]:
+        oldest = min(dist, *self.dist)
+        for old in [id for id in self.known if id < oldest]:
             del self.known[old]
         for member in range(self.count):
             self._moved(member, self.dist[member], self.index[member])
@@ -297,6 +305,8 @@ class Atop(Orderer):
     def conclude(self, present: frozenset[int], now: int) -> list[Cast]:
         """Figure 3: nothing is pending when the next view comes. What lacks its causal past is not delivered here."""
         incomplete: set[int] = set()
+        if len({dist for dist, _, _, _ in self.pending}) > 1:
+            self.outbox.note("ends_between_distributions")
         for _, slot, sender, cast in sorted(self.pending):
             start = 2 if cast.kind == _MESSAGES else 2 + self.count
             if sender in incomplete or not self.dependencies.satisfied(cast.stamp, start):

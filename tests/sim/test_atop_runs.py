@@ -1,0 +1,151 @@
+"""`atop` in the simulator: the partition that breaks `sequencer` (000 §1.2.2), the load of §6.2, even against random slots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+
+from isotone.pipeline.oracle import check_history
+from isotone.sim import Result, parse_scenario, run
+from isotone.sim.judge import judge
+
+SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
+CLASSICAL = {"order": "sequencer", "options": {"fallback": "classical"}}
+RETURNED = {"order": "sequencer", "options": {"fallback": "returned"}}
+EVEN = {"order": "atop", "options": {"slots": "even", "window": 10}}
+RANDOM = {"order": "atop", "options": {"slots": "random", "window": 10}}
+
+
+def violated(result: Result) -> list[str]:
+    report = check_history(result.rows)
+    assert report.verdict != "unknown"
+    return report.violated()
+
+
+def count(result: Result, kind: str) -> int:
+    return sum(row["kind"] == kind for row in result.rows)
+
+
+def counter(result: Result, name: str) -> int:
+    return sum(process.endpoint.counters.get(name, 0) for process in result.processes.values())
+
+
+# A partition with messages whose order is not settled
+
+
+@pytest.mark.parametrize("options", [EVEN, RANDOM], ids=["even", "random"])
+def test_the_anomaly_is_none_for_atop(options: dict[str, Any]) -> None:
+    """Everybody delivers both messages, in one order: the messages carry what orders them."""
+    result = run(SCENARIOS / "anomaly.toml", overrides=options)
+    orders = {
+        name: [row["origin"] for row in result.rows if row["kind"] == "deliver" and row["process"] == name]
+        for name in ("a#1", "b#1", "c#1")
+    }
+    assert sorted(orders["a#1"]) == ["b#1", "c#1"]
+    assert orders["a#1"] == orders["b#1"] == orders["c#1"]
+    assert violated(result) == []
+
+
+@pytest.mark.parametrize("options", [EVEN, RANDOM], ids=["even", "random"])
+def test_a_partition_while_the_group_adapts_breaks_nothing(options: dict[str, Any]) -> None:
+    result = run(SCENARIOS / "adaptive.toml", overrides=options)
+    assert violated(result) == []
+    assert count(result, "returned") == 0
+    assert counter(result, "distributions") >= 4
+    distributions = {row["position"][1] for row in result.rows if row["kind"] == "deliver" and 13e9 < row["time"] < 15e9}
+    assert len(distributions) >= 2  # some of what the partition met belonged to each
+
+
+def test_the_same_partition_breaks_the_sequencers_classical_fallback() -> None:
+    result = run(SCENARIOS / "adaptive.toml", overrides=CLASSICAL)
+    assert set(violated(result)) & {"total_pairwise", "total_global", "position"}
+
+
+def test_the_same_partition_makes_the_sequencer_return_messages() -> None:
+    result = run(SCENARIOS / "adaptive.toml", overrides=RETURNED)
+    assert violated(result) == []
+    assert count(result, "returned") > 0
+
+
+def test_storms_end_views_between_distributions() -> None:
+    """The swarm reaches the hard case: members end a view with messages of several distributions undelivered."""
+    ends = 0
+    for seed in range(1, 60):
+        _, result = judge(seed, ["atop"], None)
+        assert result is not None
+        ends += counter(result, "ends_between_distributions")
+        if ends >= 3:
+            return
+    pytest.fail(f"only {ends} times in 60 seeds")
+
+
+# What it costs
+
+
+def load(order: str, phases: list[dict[str, Any]], **options: Any) -> Result:
+    members = ["a", "b", "c", "d", "e", "f"]
+    document = {
+        "members": members,
+        "duration_ms": 14_000,
+        "seed": 2,
+        "order": order,
+        "options": options,
+        "network": {"latency": {"kind": "constant", "ms": 1.0}},
+        "workload": [{"start_ms": 2_000, "stop_ms": 13_000} | phase for phase in phases],
+    }
+    return run(parse_scenario(document))
+
+
+def latencies(result: Result, after_ms: float = 0) -> list[float]:
+    """Milliseconds from sending to delivery at the other members."""
+    sent = {(row["origin"], row["number"]): row["time"] for row in result.rows if row["kind"] == "send"}
+    return [
+        (row["time"] - sent[row["origin"], row["number"]]) / 1e6
+        for row in result.rows
+        if row["kind"] == "deliver" and row["process"] != row["origin"] and row["time"] > after_ms * 1e6
+    ]
+
+
+def section_6_2(slow_ms: float) -> list[dict[str, Any]]:
+    return [
+        {"members": ["a"], "interval_ms": 50},
+        {"members": ["b", "c"], "interval_ms": 100},
+        {"members": ["d", "e", "f"], "interval_ms": slow_ms},
+    ]
+
+
+def test_slow_members_hold_nobody_up() -> None:
+    """§6.2, series 1: the slower the slow members are the worse for All-Ack; here the latency stays below two delays."""
+    means = [mean(latencies(load("atop", section_6_2(slow_ms)), 6_000)) for slow_ms in (500, 1_500, 3_000)]
+    assert max(means) < 2.0
+    assert means[2] <= means[0]
+
+
+def test_one_sender_among_silent_members_waits_for_nobody() -> None:
+    result = load("atop", [{"members": ["d"], "kind": "poisson", "interval_ms": 20}])
+    delays = sorted(latencies(result))
+    assert delays[len(delays) // 2] == pytest.approx(1.0, abs=0.01)
+    assert mean(delays) < 1.1
+    assert counter(result, "skips") < len(delays) / 5 / 4  # far from one per message
+    assert counter(result, "distributions") >= 1
+
+
+def test_distributions_follow_the_rates() -> None:
+    result = load("atop", section_6_2(3_000))
+    weights = {process.endpoint.epoch.orderer.sending.weights for process in result.processes.values()}
+    assert len(weights) == 1
+    a, b, c, *slow = weights.pop()
+    assert 1.5 < a / b < 2.5
+    assert 1.5 < a / c < 2.5
+    assert max(slow) < b / 4
+
+
+def test_even_slots_need_fewer_skips_than_random_ones() -> None:
+    """Six equal senders: a slot that comes at its time needs no answer of anybody."""
+    phases = [{"members": [], "interval_ms": 10, "stop_ms": 4_000}]
+    even, random = (load("atop", phases, slots=slots, policy="none") for slots in ("even", "random"))
+    assert counter(even, "skips") < counter(random, "skips")
+    assert mean(latencies(even)) <= mean(latencies(random))
