@@ -25,7 +25,16 @@ if TYPE_CHECKING:
         RemoteProtocolError,
         TraceFormatError,
     )
-    from isotone.model.events import DeliveryBatch, ReturnedBatch, SlowMember, Suspicion, Transitional, ViewInstalled
+    from isotone.model.events import (
+        Blockage,
+        DeliveryBatch,
+        Expulsion,
+        ReturnedBatch,
+        SlowMember,
+        Suspicion,
+        Transitional,
+        ViewInstalled,
+    )
     from isotone.model.ids import ProcessId, ViewId
     from isotone.model.settings import Limits, Timing
     from isotone.model.view import Ordering, View
@@ -46,7 +55,9 @@ _HOMES = {
         "TraceFormatError",
     ),
     "isotone.model.events": (
+        "Blockage",
         "DeliveryBatch",
+        "Expulsion",
         "ReturnedBatch",
         "SlowMember",
         "Suspicion",
@@ -65,12 +76,14 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "LIVE_TIMING",
     "Batch",
+    "Blockage",
     "Blocked",
     "Closed",
     "ConfigError",
     "Delivery",
     "DeliveryBatch",
     "Event",
+    "Expulsion",
     "Group",
     "GroupError",
     "InvariantViolation",

@@ -14,6 +14,7 @@ import msgspec
 from isotone.model.events import (
     Blockage,
     DeliveryBatch,
+    Expulsion,
     Position,
     ReturnedBatch,
     SlowMember,
@@ -80,10 +81,10 @@ class Returned(msgspec.Struct, frozen=True, gc=False):
         return self.batch.view
 
 
-Batch = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | Suspicion | SlowMember | Blockage
+Batch = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | Suspicion | SlowMember | Blockage | Expulsion
 """What `Group.batches()` yields."""
 
-Event = Delivery | Returned | ViewInstalled | Transitional | Suspicion | SlowMember | Blockage
+Event = Delivery | Returned | ViewInstalled | Transitional | Suspicion | SlowMember | Blockage | Expulsion
 """What iterating over a `Group` yields."""
 
 

@@ -14,9 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+import msgspec
+
 from isotone.model.errors import Closed, ConfigError, LocalProtocolError
-from isotone.model.ids import ProcessId, process_id
-from isotone.model.settings import MS, EndpointConfig, Limits, Timing
+from isotone.model.ids import ProcessId, incarnation_of, name_of, process_id
+from isotone.model.settings import MS, EndpointConfig, Limits, MembershipKind, Timing
 from isotone.model.view import Level, Ordering, View
 from isotone.protocol.endpoint import Endpoint
 from isotone.protocol.ordering import registry
@@ -58,6 +60,7 @@ class Group:
         trace_form: Literal["parquet", "jsonl"] | None,
         timeout: float | None,
         found: bool | None,
+        rejoin: bool,
         endpoint_factory: EndpointFactory,
     ) -> None:
         self.group = group
@@ -69,6 +72,9 @@ class Group:
         self._trace_form: Literal["parquet", "jsonl"] | None = trace_form
         self._timeout = timeout
         self._found = found
+        self._rejoins = rejoin
+        self._rejoining: asyncio.Task[None] | None = None
+        self._unheard: list[str] = []  # names that `block` cuts off
         self._factory = endpoint_factory
         self._trace: LiveTrace | None = None
         self._network: Network | None = None
@@ -121,6 +127,7 @@ class Group:
                 self._trace.start()
             endpoint = self._factory(config, self._trace.recorder if self._trace is not None else None)
             driver = self._driver = Driver(endpoint, network, limits.payload_bytes, self._trace)
+            driver.on_expelled = self._expelled if self._rejoins else None
             driver.start()
             network.start(driver, self._seeds)
             await self._first_view(driver)
@@ -133,17 +140,9 @@ class Group:
         """A process founds a group if it has no seeds or is one; otherwise it waits for somebody who does."""
         others = [seed for seed in self._seeds if not same_place(seed, self._address)]
         founder = self._found if self._found is not None else len(others) < len(self._seeds) or not self._seeds
-        old = self._config
-        return EndpointConfig(
-            process=old.process,
-            address=self._address,
-            founder=founder,
-            found_after_ns=_FOUND_AFTER_NS if founder and others else 0,
-            ordering=old.ordering,
-            timing=old.timing,
-            limits=old.limits,
-            seed=old.seed,
-        )
+        waits = (founder and others) or self._config.membership == "primary"
+        after = _FOUND_AFTER_NS if waits else 0
+        return msgspec.structs.replace(self._config, address=self._address, founder=founder, found_after_ns=after)
 
     async def _first_view(self, driver: Driver) -> None:
         try:
@@ -160,6 +159,34 @@ class Group:
             seeds = ", ".join(self._seeds) or "none"
             raise TimeoutError(f"no view of group {self.group!r} within {self._timeout:g} s (seeds: {seeds})") from None
         driver.joined.result()
+
+    # --- coming back -----------------------------------------------------------------------------------------------
+
+    def _expelled(self) -> None:
+        self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(self._running()))
+
+    async def _rejoin(self, driver: Driver) -> None:
+        """Primary membership left this process out: begin anew as the next incarnation, at the same address."""
+        try:
+            before = driver.endpoint.view
+            places = [driver.endpoint.address_of(member) for member in before.members] if before is not None else []
+            await driver.network.close()
+            if self._trace is not None:
+                await self._trace.close()
+            old = self._config.process
+            again = process_id(name_of(old), max(incarnation_of(old) + 1, time.time_ns() // MS))
+            self._config = msgspec.structs.replace(self._config, process=again, seed=random.getrandbits(62))
+            network = self._network = Network(self.group, again, self._config.limits.payload_bytes, self._resolve)
+            network.block(self._unheard)
+            await network.listen(self._address if self._advertise is None else self._listen, self._advertise)
+            if self._trace_path is not None:
+                self._trace = LiveTrace(self._trace_path, again, self._trace_form)
+                self._trace.start()
+            endpoint = self._factory(self._settle_founder(), self._trace.recorder if self._trace is not None else None)
+            driver.restart(endpoint, network, self._trace)
+            network.start(driver, list(dict.fromkeys([*self._seeds, *(place for place in places if place)])))
+        except Exception as error:
+            driver.fail(error)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -233,6 +260,9 @@ class Group:
 
     async def _close(self) -> None:
         driver = self._driver
+        if self._rejoining is not None:
+            self._rejoining.cancel()
+            await asyncio.wait((self._rejoining,))
         if driver is not None:
             driver.stop()
             driver.outgoing.close(Closed("this process has left the group"))
@@ -246,11 +276,12 @@ class Group:
 
     def block(self, names: Iterable[str]) -> None:
         """A testing aid: behave as if the network to and from processes of these names were cut."""
-        self._running().network.block(names)
+        self._unheard = list(names)
+        self._running().network.block(self._unheard)
 
     def unblock(self) -> None:
         """Undo `block`."""
-        self._running().network.block(())
+        self.block(())
 
     def _resolve(self, peer: ProcessId) -> str | None:
         return None if self._driver is None else self._driver.endpoint.address_of(peer)
@@ -278,6 +309,9 @@ def join(
     trace_form: Literal["parquet", "jsonl"] | None = None,
     incarnation: int | None = None,
     found: bool | None = None,
+    membership: MembershipKind = "partitionable",
+    founders: Iterable[str] = (),
+    rejoin: bool = True,
     timeout: float | None = None,
     _endpoint_factory: EndpointFactory = _endpoint,
 ) -> Group:
@@ -287,6 +321,9 @@ def join(
     among them, it may found the group; otherwise it keeps looking for one (`found` overrides this). `advertise` is the address
     that others dial if it differs from `listen`. `incarnation` must grow with every restart of `name`; the default is the
     wall clock's milliseconds.
+
+    With `membership="primary"` only a majority of the last view goes on, and the processes named by `founders`, all together,
+    begin the group. A process that was left out joins again by itself (an `Expulsion` tells), unless `rejoin` is False.
     """
     if not 0 < len(group) <= 255 or not group.isprintable():
         raise ConfigError(f"group name {group!r}: use 1 to 255 printable characters")
@@ -304,7 +341,9 @@ def join(
         timing=timing or LIVE_TIMING,
         limits=limits or Limits(),
         seed=random.getrandbits(62),
+        membership=membership,
+        founders=tuple([founders] if isinstance(founders, str) else founders),
     )
     return Group(
-        group, config, listen, advertise, addresses, trace, trace_form, timeout, found, _endpoint_factory
+        group, config, listen, advertise, addresses, trace, trace_form, timeout, found, rejoin, _endpoint_factory
     )  # fmt: skip

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import chain, islice
 
 from isotone.model.errors import Closed, LocalProtocolError, Overloaded
-from isotone.model.events import DeliveryBatch, Ended, ReturnedBatch, Upcall
+from isotone.model.events import DeliveryBatch, Ended, Expulsion, ReturnedBatch, Upcall
 from isotone.runtime.events import Batch, Event, split
 
 _STRETCH = 32
@@ -33,7 +33,7 @@ _MESSAGE_BYTES = 40
 """What a message costs besides its payload."""
 
 
-def _size(upcall: Upcall) -> int:
+def _size(upcall: Upcall | Expulsion) -> int:
     """What an upcall occupies; of a long batch, which cannot have large messages, a sample is measured."""
     if not isinstance(upcall, DeliveryBatch | ReturnedBatch):
         return _MESSAGE_BYTES
@@ -63,7 +63,7 @@ class Inbox:
 
     # --- the driver's side -----------------------------------------------------------------------------------------
 
-    def put(self, upcalls: Sequence[Upcall]) -> None:
+    def put(self, upcalls: Sequence[Upcall | Expulsion]) -> None:
         """Take the upcalls of a turn. What follows an `Ended` is not looked at."""
         caught_up = not self._queue
         if self._unsized:
