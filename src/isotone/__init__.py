@@ -26,8 +26,10 @@ if TYPE_CHECKING:
         TraceFormatError,
     )
     from isotone.model.events import (
+        Blockage,
         CoreChanged,
         DeliveryBatch,
+        Expulsion,
         ReturnedBatch,
         SlowMember,
         StateLost,
@@ -57,8 +59,10 @@ _HOMES = {
         "TraceFormatError",
     ),
     "isotone.model.events": (
+        "Blockage",
         "CoreChanged",
         "DeliveryBatch",
+        "Expulsion",
         "ReturnedBatch",
         "SlowMember",
         "StateLost",
@@ -80,6 +84,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "LIVE_TIMING",
     "Batch",
+    "Blockage",
     "Blocked",
     "Closed",
     "ConfigError",
@@ -87,6 +92,7 @@ __all__ = [
     "Delivery",
     "DeliveryBatch",
     "Event",
+    "Expulsion",
     "Group",
     "GroupError",
     "InvariantViolation",

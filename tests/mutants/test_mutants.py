@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from isotone.model.errors import RemoteProtocolError
+from isotone.model.settings import MembershipKind
 from isotone.model.view import Ordering
 from isotone.pipeline.oracle import check_history
 from isotone.sim.judge import Verdict, judge
@@ -11,7 +13,9 @@ from isotone.sim.swarm import CHECKER, find_checker
 from tests.mutants.atop import ATOP_MUTANTS
 from tests.mutants.baselines import BASELINES
 from tests.mutants.mutants import MUTANTS, Mutant
+from tests.mutants.primary_mutants import CUT_OFF_MUTANTS, PRIMARY_MUTANTS
 from tests.protocol.bag import Bag
+from tests.protocol.primary_bag import proposer_cut_off_when_it_decides
 
 SEEDS = 200
 
@@ -23,11 +27,20 @@ def tripped(verdict: Verdict) -> set[str]:
 
 @pytest.mark.parametrize("mutant", [*MUTANTS, *BASELINES, *ATOP_MUTANTS], ids=str)
 def test_a_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    _catch(mutant, monkeypatch, "partitionable")
+
+
+@pytest.mark.parametrize("mutant", PRIMARY_MUTANTS, ids=str)
+def test_a_mutant_of_primary_membership_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    _catch(mutant, monkeypatch, "primary")
+
+
+def _catch(mutant: Mutant, monkeypatch: pytest.MonkeyPatch, membership: MembershipKind) -> None:
     check = find_checker(CHECKER)
     mutant.break_it(monkeypatch)
     seen: set[str] = set()
     for seed in range(1, SEEDS + 1):
-        verdict, _ = judge(seed, list(mutant.orders), check)
+        verdict, _ = judge(seed, list(mutant.orders), check, membership=membership)
         seen |= tripped(verdict)
         if seen & set(mutant.trips):
             return
@@ -54,3 +67,15 @@ def test_a_reused_incarnation_is_caught() -> None:
         rows += bag.recorders[process].rows()
     report = check_history(rows)
     assert set(report.violated()) & {"integrity", "duplication"}, report.violated()
+
+
+@pytest.mark.parametrize("mutant", CUT_OFF_MUTANTS, ids=str)
+def test_a_proposer_that_is_cut_off_shows_it(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too rare an instant for the swarm: the proposer has decided, and nobody hears of it."""
+    assert proposer_cut_off_when_it_decides(Ordering("fifo")).broken_chain() == []
+    mutant.break_it(monkeypatch)
+    try:
+        broken = proposer_cut_off_when_it_decides(Ordering("fifo")).broken_chain()
+    except RemoteProtocolError as error:
+        broken = [f"chain: {error}"]
+    assert any(text.startswith(mutant.trips) for text in broken), broken

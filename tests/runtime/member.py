@@ -7,6 +7,7 @@ then it stops sending, waits for what is still to come, and leaves.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 from typing import Any
@@ -31,13 +32,16 @@ async def serve(settings: dict[str, Any]) -> None:
             number = 0
             while True:
                 number += 1
-                await group.send(f"{group.process} {number}".encode())
+                with contextlib.suppress(isotone.Blocked):
+                    await group.send(f"{group.process} {number}".encode())
                 await asyncio.sleep(interval)
 
         async def listen() -> None:
             async for event in group:
                 if isinstance(event, isotone.Delivery):
                     say(deliver=[event.origin, event.number], view=str(event.view.id), position=event.position)
+                elif isinstance(event, isotone.Blockage):
+                    say(blocked=event.blocked, needed=event.needed)
                 elif isinstance(event, isotone.ViewInstalled):
                     say(members=list(event.view.members), view=str(event.view.id))
 

@@ -23,6 +23,8 @@ def node(
     order: Annotated[str, typer.Option(help="The orderer.")] = "single_phase",
     level: Annotated[str, typer.Option(help="agreed, k or safe.")] = "agreed",
     k: Annotated[int, typer.Option(help="For level k: how many members hold a message before it is delivered.")] = 1,
+    membership: Annotated[str, typer.Option(help="partitionable, or primary: only a majority goes on.")] = "partitionable",
+    founders: Annotated[str, typer.Option(help="For primary: the names that begin the group together, as a,b,c.")] = "",
     trace: Annotated[Path | None, typer.Option(help="Directory for the trace.")] = None,
 ) -> int:
     """Take part in a group: each line of standard input is a message; ends with Ctrl-C or SIGTERM by leaving."""
@@ -30,13 +32,17 @@ def node(
 
     import isotone
     from isotone.model.errors import unknown
+    from isotone.model.settings import MEMBERSHIPS
     from isotone.model.view import LEVELS
 
     if level not in LEVELS:
         raise unknown("level", level, LEVELS)
+    if membership not in MEMBERSHIPS:
+        raise unknown("membership", membership, MEMBERSHIPS)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     return isotone.run(_run(isotone.join(
         group, name=name, listen=listen, seeds=seed or [], order=order, level=level, k=k, trace=trace,
+        membership=membership, founders=[name for name in founders.split(",") if name],
     )))  # fmt: skip
 
 
@@ -46,7 +52,7 @@ async def _run(joining: Group) -> int:
     import signal
     import threading
 
-    from isotone.model.events import ViewInstalled
+    from isotone.model.events import Blockage, Expulsion, ViewInstalled
     from isotone.runtime.events import Delivery, Returned
 
     loop = asyncio.get_running_loop()
@@ -70,6 +76,10 @@ async def _run(joining: Group) -> int:
                 print(f"{event.origin} {event.number} {event.payload.decode(errors='backslashreplace')}", flush=True)
             elif isinstance(event, ViewInstalled):
                 print(f"# view {event.view.id}: {' '.join(event.view.members)}", flush=True)
+            elif isinstance(event, Blockage):
+                print(f"# {event.reason}" if event.blocked else "# no longer blocked", flush=True)
+            elif isinstance(event, Expulsion):
+                print(f"# {event.reason}; joining again", flush=True)
             elif isinstance(event, Returned):
                 print(f"# returned: {event}", flush=True)
 
@@ -107,10 +117,10 @@ def _read_lines(loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[bytes]) ->
 async def _send_lines(group: Group, lines: asyncio.Queue[bytes]) -> None:
     import sys
 
-    from isotone.model.errors import LocalProtocolError
+    from isotone.model.errors import Blocked, LocalProtocolError
 
     while True:
         try:
             await group.send(await lines.get())
-        except LocalProtocolError as error:
+        except (Blocked, LocalProtocolError) as error:
             print(f"isotone: not sent: {error}", file=sys.stderr, flush=True)

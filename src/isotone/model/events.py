@@ -86,6 +86,21 @@ class Blockage(msgspec.Struct, frozen=True):
     reachable: tuple[ProcessId, ...]
     needed: int
 
+    @property
+    def reason(self) -> str:
+        """For people."""
+        return f"blocked: it reaches {len(self.reachable)} members of its view and needs {self.needed}"
+
+
+class Expulsion(msgspec.Struct, frozen=True):
+    """The live group went on without this process, which joins again as another: its state is void, and so is what it last sent.
+
+    `process` is the id that it had. What follows belongs to the new one, and begins with a view.
+    """
+
+    process: ProcessId
+    reason: str
+
 
 class SnapshotWanted(msgspec.Struct, frozen=True):
     """Others need the application's state exactly as it is at this place of the stream: answer with `Endpoint.provide`."""

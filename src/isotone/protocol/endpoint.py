@@ -326,11 +326,11 @@ class Endpoint:
 
     def blockage(self, blocked: bool, reachable: tuple[ProcessId, ...], needed: int) -> None:
         """Too few members of the view are there to go on, or enough again."""
-        self.blocked = None
+        upcall = Blockage(blocked, reachable, needed)
+        self.blocked = f"{self.process} is {upcall.reason}" if blocked else None
         if blocked:
-            self.blocked = f"{self.process} is blocked: it reaches {len(reachable)} members of its view and needs {needed}"
             self.count("blocked")
-        self._upcalls.append(Blockage(blocked, reachable, needed))
+        self._upcalls.append(upcall)
 
     def share(self) -> Share | None:
         """What this process has of the application's state."""

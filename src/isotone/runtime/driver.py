@@ -15,7 +15,7 @@ from time import monotonic_ns
 from typing import Protocol
 
 from isotone.model.errors import Closed, RemoteProtocolError
-from isotone.model.events import DeliveryBatch, Ended, Upcall, ViewInstalled
+from isotone.model.events import Blockage, DeliveryBatch, Ended, Expulsion, Upcall, ViewInstalled
 from isotone.model.ids import ProcessId, ViewId
 from isotone.model.records import Cast, Packet
 from isotone.model.settings import EndpointConfig
@@ -93,6 +93,7 @@ class Driver:
         self.joined: asyncio.Future[None] = self._loop.create_future()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self.failure: BaseException | None = None
+        self.on_expelled: Callable[[], None] | None = None  # who brings this process back, if anybody
         self.turns = 0
         self._turned = 0
         self._trace = trace
@@ -100,6 +101,7 @@ class Driver:
         self._leaving = False
         self._left = False
         self._stopped = False
+        self._returning = False  # expelled, and not yet in a view again
         self._reported = 0
         self._deadline: int | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -115,6 +117,18 @@ class Driver:
         self.outgoing.close(Closed("this process has left the group"))
         self._leaving = True
         self.schedule()
+
+    def restart(self, endpoint: EndpointLike, network: Network, trace: LiveTrace | None) -> None:
+        """Go on with another endpoint, of a new incarnation; the application keeps its streams."""
+        self.endpoint = endpoint
+        self.network = network
+        self._trace = trace
+        self.outgoing.rebind(endpoint)
+        self._returning = True
+        self._stopped = self._scheduled = False
+        self._reported = 0
+        self._deadline = self._timer = None
+        self.start()
 
     def stop(self) -> None:
         """No more turns."""
@@ -142,7 +156,7 @@ class Driver:
             self.schedule()
             raise
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
             return
         if not self._scheduled:
             if now - self._turned > _QUIET_NS and _is_small(packet):
@@ -158,7 +172,7 @@ class Driver:
         try:
             self.endpoint.connected(peer, address, monotonic_ns())
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
         self.schedule()
 
     def disconnected(self, peer: ProcessId) -> None:
@@ -168,7 +182,7 @@ class Driver:
         try:
             self.endpoint.disconnected(peer, monotonic_ns())
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
         self.schedule()
 
     def schedule(self) -> None:
@@ -203,7 +217,7 @@ class Driver:
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
-            self._fail(error)
+            self.fail(error)
 
     def _finish(self, now: int) -> None:
         endpoint = self.endpoint
@@ -246,9 +260,22 @@ class Driver:
         for upcall in upcalls:
             if isinstance(upcall, DeliveryBatch):
                 continue
-            if isinstance(upcall, ViewInstalled):
+            if isinstance(upcall, Blockage):
+                self.outgoing.block(f"this process is {upcall.reason}" if upcall.blocked else None)
+            elif isinstance(upcall, ViewInstalled):
+                if self._returning:
+                    self._returning = False
+                    self.outgoing.block(None)
                 if not self.joined.done():
                     self.joined.set_result(None)
+            elif isinstance(upcall, Ended) and upcall.expelled and self.on_expelled is not None and not self._leaving:
+                reason = upcall.error or ""
+                self.outgoing.block(f"{reason}; this process is joining again")
+                last = Expulsion(self.network.hello.process, reason)
+                self.inbox.put([*(other for other in upcalls if other is not upcall), last])
+                self.stop()
+                self.on_expelled()
+                return
             elif isinstance(upcall, Ended):
                 reason = upcall.error or "this process has left the group"
                 self.outgoing.close(Closed(reason))
@@ -279,9 +306,9 @@ class Driver:
 
     # --- failure ---------------------------------------------------------------------------------------------------
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
         """The endpoint is broken: end here, and let the application see why."""
-        if self._stopped:
+        if self.failure is not None:
             return
         logger.critical("the endpoint failed: %s: %s", type(error).__name__, error)
         self.failure = error

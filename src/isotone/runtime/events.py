@@ -14,6 +14,7 @@ import msgspec
 from isotone.model.events import (
     Change,
     DeliveryBatch,
+    Expulsion,
     Position,
     ReturnedBatch,
     SlowMember,
@@ -89,10 +90,10 @@ class StateRestored(msgspec.Struct, frozen=True):
 
 
 StateNews = StateProgress | StateRestored | StateLost
-Batch = DeliveryBatch | ReturnedBatch | Change | Suspicion | SlowMember | StateNews
+Batch = DeliveryBatch | ReturnedBatch | Change | Suspicion | SlowMember | StateNews | Expulsion
 """What `Group.batches()` yields."""
 
-Event = Delivery | Returned | Change | Suspicion | SlowMember | StateNews
+Event = Delivery | Returned | Change | Suspicion | SlowMember | StateNews | Expulsion
 """What iterating over a `Group` yields."""
 
 

@@ -14,9 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+import msgspec
+
 from isotone.model.errors import Closed, ConfigError, LocalProtocolError
-from isotone.model.ids import ProcessId, process_id
-from isotone.model.settings import MS, EndpointConfig, Limits, Timing
+from isotone.model.ids import ProcessId, incarnation_of, name_of, process_id
+from isotone.model.settings import MS, EndpointConfig, Limits, MembershipKind, Timing
 from isotone.model.view import Level, Ordering, View
 from isotone.protocol.endpoint import Endpoint
 from isotone.protocol.ordering import registry
@@ -59,6 +61,7 @@ class Group:
         trace_form: Literal["parquet", "jsonl"] | None,
         timeout: float | None,
         found: bool | None,
+        rejoin: bool,
         endpoint_factory: EndpointFactory,
         state: Stateful | None = None,
     ) -> None:
@@ -71,6 +74,9 @@ class Group:
         self._trace_form: Literal["parquet", "jsonl"] | None = trace_form
         self._timeout = timeout
         self._found = found
+        self._rejoins = rejoin
+        self._rejoining: asyncio.Task[None] | None = None
+        self._unheard: list[str] = []  # names that `block` cuts off
         self._factory = endpoint_factory
         self._state = state
         self._trace: LiveTrace | None = None
@@ -124,6 +130,7 @@ class Group:
                 self._trace.start()
             endpoint = self._factory(config, self._trace.recorder if self._trace is not None else None)
             driver = self._driver = Driver(endpoint, network, limits.payload_bytes, self._trace, self._state)
+            driver.on_expelled = self._expelled if self._rejoins else None
             driver.start()
             network.start(driver, self._seeds)
             await self._first_view(driver)
@@ -136,18 +143,9 @@ class Group:
         """A process founds a group if it has no seeds or is one; otherwise it waits for somebody who does."""
         others = [seed for seed in self._seeds if not same_place(seed, self._address)]
         founder = self._found if self._found is not None else len(others) < len(self._seeds) or not self._seeds
-        old = self._config
-        return EndpointConfig(
-            process=old.process,
-            address=self._address,
-            founder=founder,
-            found_after_ns=_FOUND_AFTER_NS if founder and others else 0,
-            ordering=old.ordering,
-            timing=old.timing,
-            limits=old.limits,
-            seed=old.seed,
-            state=old.state,
-        )
+        waits = (founder and others) or self._config.membership == "primary"
+        after = _FOUND_AFTER_NS if waits else 0
+        return msgspec.structs.replace(self._config, address=self._address, founder=founder, found_after_ns=after)
 
     async def _first_view(self, driver: Driver) -> None:
         try:
@@ -164,6 +162,34 @@ class Group:
             seeds = ", ".join(self._seeds) or "none"
             raise TimeoutError(f"no view of group {self.group!r} within {self._timeout:g} s (seeds: {seeds})") from None
         driver.joined.result()
+
+    # --- coming back -----------------------------------------------------------------------------------------------
+
+    def _expelled(self) -> None:
+        self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(self._running()))
+
+    async def _rejoin(self, driver: Driver) -> None:
+        """Primary membership left this process out: begin anew as the next incarnation, at the same address."""
+        try:
+            before = driver.endpoint.view
+            places = [driver.endpoint.address_of(member) for member in before.members] if before is not None else []
+            await driver.network.close()
+            if self._trace is not None:
+                await self._trace.close()
+            old = self._config.process
+            again = process_id(name_of(old), max(incarnation_of(old) + 1, time.time_ns() // MS))
+            self._config = msgspec.structs.replace(self._config, process=again, seed=random.getrandbits(62))
+            network = self._network = Network(self.group, again, self._config.limits.payload_bytes, self._resolve)
+            network.block(self._unheard)
+            await network.listen(self._address if self._advertise is None else self._listen, self._advertise)
+            if self._trace_path is not None:
+                self._trace = LiveTrace(self._trace_path, again, self._trace_form)
+                self._trace.start()
+            endpoint = self._factory(self._settle_founder(), self._trace.recorder if self._trace is not None else None)
+            driver.restart(endpoint, network, self._trace)
+            network.start(driver, list(dict.fromkeys([*self._seeds, *(place for place in places if place)])))
+        except Exception as error:
+            driver.fail(error)
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -237,6 +263,9 @@ class Group:
 
     async def _close(self) -> None:
         driver = self._driver
+        if self._rejoining is not None:
+            self._rejoining.cancel()
+            await asyncio.wait((self._rejoining,))
         if driver is not None:
             driver.stop()
             driver.outgoing.close(Closed("this process has left the group"))
@@ -250,11 +279,12 @@ class Group:
 
     def block(self, names: Iterable[str]) -> None:
         """A testing aid: behave as if the network to and from processes of these names were cut."""
-        self._running().network.block(names)
+        self._unheard = list(names)
+        self._running().network.block(self._unheard)
 
     def unblock(self) -> None:
         """Undo `block`."""
-        self._running().network.block(())
+        self.block(())
 
     def _resolve(self, peer: ProcessId) -> str | None:
         return None if self._driver is None else self._driver.endpoint.address_of(peer)
@@ -282,6 +312,9 @@ def join(
     trace_form: Literal["parquet", "jsonl"] | None = None,
     incarnation: int | None = None,
     found: bool | None = None,
+    membership: MembershipKind = "partitionable",
+    founders: Iterable[str] = (),
+    rejoin: bool = True,
     timeout: float | None = None,
     state: Stateful | None = None,
     _endpoint_factory: EndpointFactory = _endpoint,
@@ -292,6 +325,9 @@ def join(
     among them, it may found the group; otherwise it keeps looking for one (`found` overrides this). `advertise` is the address
     that others dial if it differs from `listen`. `incarnation` must grow with every restart of `name`; the default is the
     wall clock's milliseconds. `state` is the application's state: newcomers get it from a member (see docs/state.md).
+
+    With `membership="primary"` only a majority of the last view goes on, and the processes named by `founders`, all together,
+    begin the group. A process that was left out joins again by itself (an `Expulsion` tells), unless `rejoin` is False.
     """
     if not 0 < len(group) <= 255 or not group.isprintable():
         raise ConfigError(f"group name {group!r}: use 1 to 255 printable characters")
@@ -310,7 +346,9 @@ def join(
         limits=limits or Limits(),
         seed=random.getrandbits(62),
         state=state is not None,
+        membership=membership,
+        founders=tuple([founders] if isinstance(founders, str) else founders),
     )
     return Group(
-        group, config, listen, advertise, addresses, trace, trace_form, timeout, found, _endpoint_factory, state
+        group, config, listen, advertise, addresses, trace, trace_form, timeout, found, rejoin, _endpoint_factory, state
     )  # fmt: skip

@@ -18,7 +18,7 @@ from itertools import chain, islice
 from typing import cast
 
 from isotone.model.errors import Closed, LocalProtocolError, Overloaded
-from isotone.model.events import DeliveryBatch, Ended, ReturnedBatch, SnapshotWanted, StateReceived, Upcall
+from isotone.model.events import DeliveryBatch, Ended, Expulsion, ReturnedBatch, SnapshotWanted, StateReceived, Upcall
 from isotone.runtime.events import Batch, Event, StateRestored, split
 from isotone.runtime.state import Keeper
 
@@ -35,7 +35,7 @@ _MESSAGE_BYTES = 40
 """What a message costs besides its payload."""
 
 
-def _size(upcall: Upcall | StateRestored) -> int:
+def _size(upcall: Upcall | StateRestored | Expulsion) -> int:
     """What an upcall occupies; of a long batch, which cannot have large messages, a sample is measured."""
     if not isinstance(upcall, DeliveryBatch | ReturnedBatch):
         return _MESSAGE_BYTES
@@ -66,7 +66,7 @@ class Inbox:
 
     # --- the driver's side -----------------------------------------------------------------------------------------
 
-    def put(self, upcalls: Sequence[Upcall]) -> None:
+    def put(self, upcalls: Sequence[Upcall | Expulsion]) -> None:
         """Take the upcalls of a turn. What follows an `Ended` is not looked at."""
         caught_up = not self._queue
         if self._unsized:

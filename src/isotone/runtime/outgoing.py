@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from isotone.model.errors import Closed, LocalProtocolError
+from isotone.model.errors import Blocked, Closed, LocalProtocolError
 
 _BUFFER_BYTES = 64 * 1024
 _MESSAGE_BYTES = 16
@@ -56,6 +56,7 @@ class Outgoing:
         self._room = _BUFFER_BYTES
         self._open = True
         self._error: BaseException | None = None
+        self._blocked: str | None = None
         self._waiters: deque[asyncio.Future[None]] = deque()
 
     # --- the application's side ------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ class Outgoing:
     def flush(self, now: int) -> None:
         """Hand the buffer to the endpoint."""
         buffer = self._buffer
-        if not buffer or self._error is not None:
+        if not buffer or self._error is not None or self._blocked is not None:
             return
         accepted = self._endpoint.submit(buffer, now, self._types, self._items)
         if accepted == len(buffer):
@@ -160,7 +161,7 @@ class Outgoing:
 
     def refresh(self) -> None:
         """After a turn: is the window open now?"""
-        self._open = self._error is None and not self._buffer and self._endpoint.writable()
+        self._open = self._error is None and self._blocked is None and not self._buffer and self._endpoint.writable()
         if self._open and self._waiters:
             self._wake_next()
 
@@ -168,6 +169,21 @@ class Outgoing:
         """Nothing more is accepted from the application: it gets `error`."""
         if self._error is None:
             self._error = error
+        self._shut()
+
+    def block(self, reason: str | None) -> None:
+        """Nothing is accepted for the time being: the application gets `Blocked`; None ends that."""
+        self._blocked = reason
+        if reason is not None:
+            self._shut()
+
+    def rebind(self, endpoint: Submitter) -> None:
+        """Another endpoint takes the place of one that was expelled; what that had not taken is void with it."""
+        self._endpoint = endpoint
+        self._buffer, self._types, self._items = [], None, None
+        self._room = _BUFFER_BYTES
+
+    def _shut(self) -> None:
         self._open = False
         for waiter in self._waiters:
             if not waiter.done():
@@ -216,6 +232,8 @@ class Outgoing:
             raise Closed(*self._error.args)
         if self._error is not None:
             raise self._error
+        if self._blocked is not None:
+            raise Blocked(self._blocked)
 
     def _too_long(self, size: int) -> LocalProtocolError:
         return LocalProtocolError(f"a payload of {size} bytes is over the limit of {self._payload_bytes} (payload_bytes)")

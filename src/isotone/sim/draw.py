@@ -114,11 +114,30 @@ def _atop(rng: Random) -> dict[str, int | str | bool]:
 def _primary(rng: Random, members: list[str], late: list[str], storm: list[AnyFault]) -> tuple[list[str], list[AnyFault]]:
     """The founders, and a storm that mostly spares a majority of the members; sometimes all of them may be lost for good."""
     founders = members if chance(rng, 0.6) else sample(rng, members, between(rng, 1, len(members)))
+    end = storm[-1].at_ms
+    if chance(rng, 0.6):
+        storm = [*storm[:-5], *_interrupted(rng, members, late, end), *storm[-5:]]
     if chance(rng, 0.2):
         return founders, storm
     mortal = {*sample(rng, members, (len(members) - 1) // 2), *late}
     gentle = [fault for fault in storm if not isinstance(fault, DEADLY) or set(faults.names(fault.who)) <= mortal]
-    return founders, [*gentle, faults.Join(at_ms=storm[-1].at_ms, who=members)]
+    return founders, [*gentle, faults.Join(at_ms=end, who=members)]
+
+
+def _interrupted(rng: Random, members: list[str], late: list[str], end_ms: float) -> list[AnyFault]:
+    """View changes whose likely proposer is cut off at some moment of them, for so long that the others go on without it."""
+    result: list[AnyFault] = []
+    for _ in range(between(rng, 1, 3)):
+        at = between(rng, 1_000, max(1_001, int(end_ms) - 1_500))
+        who = pick(rng, members)
+        trigger: AnyFault = faults.Leave(at_ms=at, who=who) if chance(rng, 0.5) else faults.Restart(at_ms=at, who=who)
+        cut = at + between(rng, 0, 150)
+        alone = pick(rng, [name for name in members[:3] if name != who] or members)
+        others = [name for name in (*members, *late) if name != alone]
+        back = cut + between(rng, 300, 2_500)
+        result += [trigger, faults.Partition(at_ms=cut, groups=[[alone], others])]
+        result += [faults.Heal(at_ms=back), faults.Join(at_ms=back, who=who)]
+    return [fault for fault in result if fault.at_ms <= end_ms]
 
 
 def _timing(rng: Random) -> dict[str, float]:

@@ -1,0 +1,157 @@
+"""Primary membership, live: blocked without a majority, expelled and back, refused with another kind of membership."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import isotone
+from tests.runtime.helpers import run, together, until
+from tests.runtime.test_live import Member
+
+pytestmark = pytest.mark.live
+
+NAMES = ("a", "b", "c")
+MS = 1_000_000
+TIMING = isotone.Timing(
+    heartbeat_ns=50 * MS, soft_ns=200 * MS, hard_ns=600 * MS, closed_ns=300 * MS, change_ns=400 * MS, probe_ns=100 * MS
+)  # fmt: skip
+
+
+def free_addresses(count: int) -> list[str]:
+    """Loopback addresses that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    for one in sockets:
+        one.close()
+    return addresses
+
+
+def joining(name: str, addresses: list[str], **settings: Any) -> isotone.Group:
+    given = {"membership": "primary", "founders": NAMES, "timing": TIMING, **settings}
+    return isotone.join("primary", name=name, listen=addresses[NAMES.index(name)], seeds=addresses, **given)
+
+
+@asynccontextmanager
+async def founders() -> AsyncIterator[list[isotone.Group]]:
+    addresses = free_addresses(3)
+    groups = [joining(name, addresses) for name in NAMES]
+    await asyncio.gather(*(group.start() for group in groups))
+    try:
+        await until(lambda: together(*groups), "a common view")
+        yield groups
+    finally:
+        for group in groups:
+            group.unblock()
+        await asyncio.gather(*(group.leave(1.0) for group in groups))
+
+
+async def listen(group: isotone.Group, heard: list[Any]) -> None:
+    async for event in group:
+        heard.append(event)
+
+
+def test_a_minority_is_blocked_expelled_and_back() -> None:
+    async def main() -> None:
+        async with founders() as groups:
+            a, b, c = groups
+            heard: list[Any] = []
+            listening = asyncio.ensure_future(listen(c, heard))
+            before = c.process
+            a.block(["c"])
+            b.block(["c"])
+            c.block(["a", "b"])
+            await until(lambda: together(a, b), "a view of the majority")
+            await until(lambda: c.status()["blocked"], "c being blocked")
+            with pytest.raises(isotone.Blocked, match="blocked: it reaches 1 members of its view and needs 2"):
+                await c.send(b"lost")
+            await a.send(b"while c is away")
+            for group in groups:
+                group.unblock()
+            await until(lambda: together(*groups), "c being back")
+            assert c.process != before
+            await c.send(b"c is back")
+            await until(lambda: any(getattr(event, "payload", None) == b"c is back" for event in heard), "its message")
+            listening.cancel()
+            kinds = [type(event).__name__ for event in heard if not isinstance(event, isotone.Suspicion)]
+            assert kinds.index("Blockage") < kinds.index("Expulsion") < kinds.index("Delivery")
+            expulsion = next(event for event in heard if isinstance(event, isotone.Expulsion))
+            assert expulsion.process == before
+            assert "was left out of primary view" in expulsion.reason
+            assert all(event.payload != b"while c is away" for event in heard if isinstance(event, isotone.Delivery))
+
+    run(main())
+
+
+def test_without_a_majority_nobody_goes_on_until_they_meet() -> None:
+    async def main() -> None:
+        async with founders() as groups:
+            view = groups[0].view
+            for group, name in zip(groups, NAMES, strict=True):
+                group.block([other for other in NAMES if other != name])
+            for group in groups:
+                await until(lambda group=group: group.status()["blocked"], "all being blocked")
+            assert {group.view.id for group in groups if group.view is not None} == {view.id if view else None}
+            for group in groups:
+                group.unblock()
+            for group in groups:
+                await until(lambda group=group: not group.status()["blocked"], "going on")
+                await group.send(b"on we go")
+            await until(lambda: together(*groups), "a common view")
+            assert [group.process for group in groups] == sorted(view.members if view else ())
+
+    run(main())
+
+
+def test_another_kind_of_membership_is_refused_in_one_line() -> None:
+    async def main() -> None:
+        async with founders() as groups:
+            stranger = isotone.join("primary", name="x", seeds=[groups[0].address], timing=TIMING)
+            with pytest.raises(isotone.Closed, match="primary membership with founders a, b, c"):
+                await stranger.start()
+
+    run(main())
+
+
+def test_wrong_settings_are_said_at_once() -> None:
+    with pytest.raises(isotone.ConfigError, match="needs founders"):
+        isotone.join("g", name="a", membership="primary")
+    with pytest.raises(isotone.ConfigError, match="founders belong to primary"):
+        isotone.join("g", name="a", founders=["a"])
+    with pytest.raises(isotone.ConfigError, match="unknown membership 'primry': did you mean 'primary'"):
+        isotone.join("g", name="a", membership="primry")  # type: ignore[arg-type]
+
+
+def test_killed_members() -> None:
+    """Of five, two are killed: the others go on. Of the three, two are killed: the last is blocked."""
+
+    async def main() -> None:
+        names = "abcde"
+        addresses = free_addresses(5)
+        common = {"membership": "primary", "founders": list(names), "seeds": addresses, "interval": 0.02}
+        members = [await Member.start(name, listen=address, **common) for name, address in zip(names, addresses, strict=True)]
+        try:
+            for member in members:
+                await member.joined()
+            await until(lambda: all(len(member.members) == 5 for member in members), "a view of five")
+            for member in members[:2]:
+                member.signal(signal.SIGKILL)
+            await until(lambda: all(len(member.members) == 3 for member in members[2:]), "a view of three")
+            count = len(members[4].delivered)
+            await until(lambda: len(members[4].delivered) > count + 20, "messages")
+            for member in members[2:4]:
+                member.signal(signal.SIGKILL)
+            await until(lambda: {"blocked": True, "needed": 2} in members[4].lines, "the last one being blocked")
+            assert len(members[4].members) == 3
+        finally:
+            members[4].signal(signal.SIGKILL)
+
+    run(main(), timeout=40)
