@@ -43,3 +43,14 @@ def test_the_first_program(document: str) -> None:
         for process in processes:
             process.kill()
             process.wait()
+
+
+@pytest.mark.live
+def test_the_program_of_state_transfer() -> None:
+    program = re.search(r"```python\n(.*?)```", (ROOT / "docs/state.md").read_text(), re.DOTALL)
+    assert program is not None
+    done = subprocess.run([sys.executable, "-c", program[1]], capture_output=True, text=True, timeout=60, check=True)
+    lines = done.stdout.splitlines()
+    assert "restored: {'to': 2, 'be': 2, 'or': 1, 'not': 1}" in lines
+    assert lines[-1].startswith("both:")
+    assert "'that': 1" in lines[-1]

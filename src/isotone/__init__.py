@@ -25,13 +25,24 @@ if TYPE_CHECKING:
         RemoteProtocolError,
         TraceFormatError,
     )
-    from isotone.model.events import DeliveryBatch, ReturnedBatch, SlowMember, Suspicion, Transitional, ViewInstalled
+    from isotone.model.events import (
+        CoreChanged,
+        DeliveryBatch,
+        ReturnedBatch,
+        SlowMember,
+        StateLost,
+        StateProgress,
+        Suspicion,
+        Transitional,
+        ViewInstalled,
+    )
     from isotone.model.ids import ProcessId, ViewId
     from isotone.model.settings import Limits, Timing
     from isotone.model.view import Ordering, View
-    from isotone.runtime.events import Batch, Delivery, Event, Returned
+    from isotone.runtime.events import Batch, Delivery, Event, Returned, StateRestored
     from isotone.runtime.group import LIVE_TIMING, Group, join
     from isotone.runtime.loop import run
+    from isotone.runtime.state import Stateful
 
 _HOMES = {
     "isotone.model.errors": (
@@ -46,9 +57,12 @@ _HOMES = {
         "TraceFormatError",
     ),
     "isotone.model.events": (
+        "CoreChanged",
         "DeliveryBatch",
         "ReturnedBatch",
         "SlowMember",
+        "StateLost",
+        "StateProgress",
         "Suspicion",
         "Transitional",
         "ViewInstalled",
@@ -56,9 +70,10 @@ _HOMES = {
     "isotone.model.ids": ("ProcessId", "ViewId"),
     "isotone.model.settings": ("Limits", "Timing"),
     "isotone.model.view": ("Ordering", "View"),
-    "isotone.runtime.events": ("Batch", "Delivery", "Event", "Returned"),
+    "isotone.runtime.events": ("Batch", "Delivery", "Event", "Returned", "StateRestored"),
     "isotone.runtime.group": ("LIVE_TIMING", "Group", "join"),
     "isotone.runtime.loop": ("run",),
+    "isotone.runtime.state": ("Stateful",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -68,6 +83,7 @@ __all__ = [
     "Blocked",
     "Closed",
     "ConfigError",
+    "CoreChanged",
     "Delivery",
     "DeliveryBatch",
     "Event",
@@ -83,6 +99,10 @@ __all__ = [
     "Returned",
     "ReturnedBatch",
     "SlowMember",
+    "StateLost",
+    "StateProgress",
+    "StateRestored",
+    "Stateful",
     "Suspicion",
     "Timing",
     "TraceFormatError",

@@ -80,12 +80,25 @@ def heartbeats(draw: st.DrawFn) -> r.Heartbeat:
     return r.Heartbeat(draw(view_ids), draw(view_ids), draw(ranks), draw(st.integers(0, 9)), *flags, suspects)
 
 
+shares = st.builds(r.Share, st.integers(0, 2), st.lists(view_ids, max_size=2))
+
+
 @st.composite
 def decisions(draw: st.DrawFn) -> r.Decision:
     view = draw(views)
     n = len(view.members)
     addresses = draw(st.lists(texts, min_size=n, max_size=n))
-    return r.Decision(draw(view_ids), view, addresses, draw(st.none() | cohorts))
+    who = draw(st.lists(processes, max_size=3))
+    found = draw(st.lists(shares, min_size=len(who), max_size=len(who)))
+    return r.Decision(draw(view_ids), view, addresses, draw(st.none() | cohorts), who, found)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> r.Plan:
+    who = draw(st.lists(processes, max_size=3))
+    n = len(who)
+    found = draw(st.lists(shares, min_size=n, max_size=n))
+    return r.Plan(draw(view_ids), draw(st.lists(cohorts, max_size=2)), who, found)
 
 
 loose = st.one_of(
@@ -104,12 +117,18 @@ loose = st.one_of(
         stamps,
         st.booleans(),
         orderings,
+        st.none() | shares,
     ),
-    st.builds(r.Plan, view_ids, st.lists(cohorts, max_size=2)),
+    plans(),
     st.builds(r.Ready, view_ids),
     installs(),
     st.builds(r.Installed, view_ids),
     st.builds(r.Refuse, texts, st.booleans()),
+    st.builds(r.Offer, view_ids, counters, texts),
+    st.builds(r.Want, view_ids, counters, counters, counters, counters, st.binary(max_size=16)),
+    st.builds(r.Piece, view_ids, counters, counters, st.binary(max_size=300)),
+    st.builds(r.Differs, view_ids, counters),
+    st.builds(r.Have, view_ids),
 )
 packets = st.builds(
     r.Packet,

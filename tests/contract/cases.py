@@ -14,6 +14,7 @@ from isotone.protocol.ordering import registry
 
 K = 2
 EXTRINSIC = {"sequencer", "two_phase", "token"}
+PROVING = {"token"}  # whose own records prove who holds what, without reports
 FOR_DEMONSTRATION = {("sequencer", "fallback", "classical")}  # contradicts itself on purpose; the checks flag it
 
 
@@ -63,6 +64,9 @@ EVERY_ORDER = [case for case in CASES if case.level == "agreed"]
 """For what does not depend on the level."""
 ABOVE_AGREED = [case for case in CASES if case.level != "agreed"]
 """For what only the higher levels promise."""
+BY_REPORTS = [case for case in ABOVE_AGREED if case.order not in PROVING]
+"""For what only reports tell."""
 SAFE = [case for case in CASES if case.level == "safe"]
 EXTRINSIC_SAFE = [case for case in SAFE if not case.intrinsic and case.order != "two_phase"]
 """Where the first member orders all messages; in `two_phase` each sender does (tests/protocol/test_two_phase.py)."""
+SAFE_BY_REPORTS = [case for case in BY_REPORTS if case.level == "safe"]

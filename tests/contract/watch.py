@@ -69,7 +69,9 @@ class Watch(Bag):
         assert epoch is not None
         assert len(endpoint.pending) <= limits.pending_messages
         assert endpoint.pending._bytes <= limits.pending_bytes
-        assert sum(1 for cast in epoch.buffers[epoch.rank] if cast.payloads) <= limits.window_casts
+        own = [cast for cast in epoch.buffers[epoch.rank] if cast.payloads]
+        assert sum(cast.seq > epoch._released for cast in own) <= limits.window_casts
+        assert len(own) <= limits.window_casts + limits.keep_casts  # the rest is kept for external members
         assert epoch.unstable_bytes < limits.window_bytes + max(limits.batch_bytes, limits.payload_bytes)
         for _, link in epoch.peers:
             assert len(link.unacked) <= limits.link_records

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from isotone.model.ids import ViewId
@@ -10,6 +11,7 @@ from isotone.model.view import Ordering, View
 from isotone.protocol.ordering.orderer import Batch, Evidence, Orderer
 from isotone.protocol.ordering.registry import find
 from isotone.trace.recorder import TraceRecorder
+from tests.protocol.bag import TIMING
 
 
 class Bench:
@@ -21,6 +23,11 @@ class Bench:
         self.number = 1
         self.casts: list[Cast] = []
         self.directs: list[tuple[int | None, Direct]] = []
+        self.timing = TIMING
+        self.cores: list[tuple[int, tuple[int, ...]]] = []
+        self.proofs: list[tuple[int, int, int]] = []
+        self.held: list[int] = []
+        self.supplied: list[tuple[int, list[int]]] = []
         self.delivered: list[tuple[int, Cast, tuple[int, ...] | None, Evidence | None]] = []
 
     def multicast(self, kind: int, stamp: list[int], batch: Batch | None) -> Cast:
@@ -35,6 +42,15 @@ class Bench:
 
     def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
         self.delivered.append((sender, cast, position, evidence))
+
+    def holds(self, member: int, sender: int, seq: int) -> None:
+        self.proofs.append((member, sender, seq))
+
+    def supply(self, to: int, held: Sequence[int]) -> None:
+        self.supplied.append((to, list(held)))
+
+    def core(self, core: tuple[int, ...], ring: int) -> None:
+        self.cores.append((ring, core))
 
     def note(self, what: str) -> None:
         pass

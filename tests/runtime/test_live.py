@@ -31,10 +31,10 @@ class Member:
         self._reading = asyncio.ensure_future(self._read())
 
     @classmethod
-    async def start(cls, name: str, **settings: Any) -> Member:
+    async def start(cls, name: str, *, module: str = "tests.runtime.member", **settings: Any) -> Member:
         given = {"name": name, "interval": 0.005, "timing": TIMING, "seeds": [], **settings}
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT)))}
-        command = [sys.executable, "-m", "tests.runtime.member", json.dumps(given)]
+        command = [sys.executable, "-m", module, json.dumps(given)]
         pipe = asyncio.subprocess.PIPE
         return cls(await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=environment, cwd=ROOT))
 

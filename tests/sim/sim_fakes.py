@@ -105,6 +105,9 @@ class FakeEndpoint:
         effects, self.effects = self.effects, FakeEffects()
         return effects
 
+    def provide(self, cut: object, data: bytes | None, now: int, problem: str = "") -> None:
+        """It has no state."""
+
     def leave(self, now: int) -> None:
         self.closed = True
         self.effects.upcalls.append(Ended(None))

@@ -16,11 +16,15 @@ from isotone.model.records import (
     Charter,
     Cohort,
     Decision,
+    Differs,
     Direct,
+    Have,
     Heartbeat,
     Install,
     Installed,
+    Offer,
     Packet,
+    Piece,
     Plan,
     Probe,
     Propose,
@@ -28,13 +32,16 @@ from isotone.model.records import (
     Refuse,
     Reject,
     Relay,
+    Share,
     State,
     Vote,
+    Want,
 )
 from isotone.model.view import Ordering, View
 
 _TOP = 1 << 62
 _TEXT = 1024
+_DIGEST = 16
 _PROCESS = 90  # a name of 64 characters, '#', and an incarnation that fits into 64 bits
 
 
@@ -143,11 +150,18 @@ def _reject(record: Reject) -> None:
     _view_id(record.promised)
 
 
+def _share(share: Share) -> None:
+    for cut in share.cuts:
+        _view_id(cut)
+
+
 def _state(record: State) -> None:
     _view_id(record.round)
     _view_id(record.view)
     _processes(record.members)
     _ordering(record.ordering)
+    if record.share is not None:
+        _share(record.share)
 
 
 def _cohort(cohort: Cohort) -> None:
@@ -161,6 +175,15 @@ def _plan(record: Plan) -> None:
     _view_id(record.round)
     for cohort in record.cohorts:
         _cohort(cohort)
+    _shares(record.sharing, record.shares)
+
+
+def _shares(sharing: list[ProcessId], shares: list[Share]) -> None:
+    _processes(sharing)
+    if len(shares) != len(sharing):
+        raise _fail(f"{len(shares)} shares for {len(sharing)} processes")
+    for share in shares:
+        _share(share)
 
 
 def _round(record: Ready | Installed) -> None:
@@ -183,6 +206,7 @@ def _decision(decision: Decision) -> None:
     _places(decision.view.members, decision.addresses)
     if decision.cohort is not None:
         _cohort(decision.cohort)
+    _shares(decision.sharing, decision.shares)
 
 
 def _vote(record: Vote) -> None:
@@ -194,6 +218,21 @@ def _vote(record: Vote) -> None:
 def _charter(record: Charter) -> None:
     for name in record.founders:
         _process(f"{name}#1")
+
+
+def _offer(record: Offer) -> None:
+    _view_id(record.cut)
+    _text(record.problem, "problem")
+
+
+def _want(record: Want) -> None:
+    _view_id(record.cut)
+    if len(record.digest) > _DIGEST:
+        raise _fail(f"digest of {len(record.digest)} bytes")
+
+
+def _cut(record: Piece | Differs | Have) -> None:
+    _view_id(record.cut)
 
 
 _CHECKS: dict[type, Callable[[Any], None]] = {
@@ -212,6 +251,11 @@ _CHECKS: dict[type, Callable[[Any], None]] = {
     Refuse: _refuse,
     Vote: _vote,
     Charter: _charter,
+    Offer: _offer,
+    Want: _want,
+    Piece: _cut,
+    Differs: _cut,
+    Have: _cut,
 }
 
 

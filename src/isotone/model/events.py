@@ -1,4 +1,4 @@
-"""What an endpoint hands up, in one ordered list: deliveries, views, what came back, suspicions, the end.
+"""What an endpoint hands up, in one ordered list: deliveries, views, what came back, the state, suspicions, the end.
 
 Deliveries come as batches: the messages of one cast share origin, view, level and the beginning of their position.
 Message i of a batch has number `first + i` and position `(*position, i)`.
@@ -7,6 +7,7 @@ Message i of a batch has number `first + i` and position `(*position, i)`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -55,6 +56,14 @@ class Transitional(msgspec.Struct, frozen=True):
     together: tuple[ProcessId, ...]
 
 
+class CoreChanged(msgspec.Struct, frozen=True):
+    """The core of `view` is another one (two-level membership): the members not in it are external. `ring` counts the changes."""
+
+    view: View
+    core: tuple[ProcessId, ...]
+    ring: int
+
+
 class Suspicion(msgspec.Struct, frozen=True):
     """The detector changed its mind about a peer: `level` is soft or hard; `suspected` False withdraws it."""
 
@@ -78,6 +87,45 @@ class Blockage(msgspec.Struct, frozen=True):
     needed: int
 
 
+class SnapshotWanted(msgspec.Struct, frozen=True):
+    """Others need the application's state exactly as it is at this place of the stream: answer with `Endpoint.provide`."""
+
+    view: View
+
+
+class StateProgress(msgspec.Struct, frozen=True):
+    """The state as of the beginning of `view` is on its way; what is delivered from there on waits for it.
+
+    The first of a transfer has no `provider`; `total` is 0 until it is known.
+    """
+
+    view: View
+    provider: ProcessId | None
+    received: int
+    total: int
+
+
+class StateReceived(msgspec.Struct, frozen=True):
+    """The group's state as of the beginning of `view`; it replaces what the application has. Deliveries go on from there."""
+
+    view: View
+    provider: ProcessId
+    data: bytes
+
+
+class StateLost(msgspec.Struct, frozen=True):
+    """The state that was on its way will not come, for `reason`.
+
+    `outcome` says what follows. `waiting`: the next view brings another one; until then nothing is delivered. `own`: nobody
+    has the group's state any more, and the application's own becomes it. `anew`: nobody has any, and all begin with the
+    initial one.
+    """
+
+    view: View
+    outcome: Literal["waiting", "own", "anew"]
+    reason: str
+
+
 class Ended(msgspec.Struct, frozen=True):
     """The endpoint left the group or was refused; nothing follows. `error` is None after a graceful leave.
 
@@ -88,4 +136,6 @@ class Ended(msgspec.Struct, frozen=True):
     expelled: bool = False
 
 
-Upcall = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | Suspicion | SlowMember | Blockage | Ended
+StateEvent = SnapshotWanted | StateProgress | StateReceived | StateLost
+Change = ViewInstalled | Transitional | CoreChanged | Blockage
+Upcall = DeliveryBatch | ReturnedBatch | Change | Suspicion | SlowMember | StateEvent | Ended

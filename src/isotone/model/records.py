@@ -41,7 +41,7 @@ class Direct(msgspec.Struct, array_like=True, tag=2, gc=False):
 
 
 class Relay(msgspec.Struct, array_like=True, tag=3, gc=False):
-    """A cast of `sender` (a rank) that another member passes on during the flush."""
+    """A cast of `sender` (a rank) that another member passes on, during the flush or to a member that asked for it."""
 
     sender: Count
     cast: Cast
@@ -94,6 +94,17 @@ class Reject(msgspec.Struct, array_like=True, tag=7):
     promised: ViewId
 
 
+class Share(msgspec.Struct, array_like=True):
+    """What a process has of the application's state when its view is frozen.
+
+    `rank` is 2 for the group's state, 1 for one of its own that is being replaced, 0 for none yet. `cuts` are the views of
+    whose beginning it holds snapshots, or the one whose snapshot it is fetching.
+    """
+
+    rank: Annotated[int, msgspec.Meta(ge=0, le=2)]
+    cuts: list[ViewId]
+
+
 class State(msgspec.Struct, array_like=True, tag=8):
     """A participant's answer: the view it comes from, and how many casts of each member it holds."""
 
@@ -104,6 +115,7 @@ class State(msgspec.Struct, array_like=True, tag=8):
     report: Stamp
     leaving: bool
     ordering: Ordering
+    share: Share | None = None
 
 
 class Cohort(msgspec.Struct, array_like=True):
@@ -121,10 +133,15 @@ class Cohort(msgspec.Struct, array_like=True):
 
 
 class Plan(msgspec.Struct, array_like=True, tag=9):
-    """What each cohort has to recover before `round` can be installed."""
+    """What each cohort has to recover before `round` can be installed.
+
+    `shares[i]` is what the participant `sharing[i]` has of the application's state; who has no part in that is not named.
+    """
 
     round: ViewId
     cohorts: list[Cohort]
+    sharing: list[ProcessId] = []
+    shares: list[Share] = []
 
 
 class Ready(msgspec.Struct, array_like=True, tag=10):
@@ -155,7 +172,8 @@ class Refuse(msgspec.Struct, array_like=True, tag=13):
 
 
 class Decision(msgspec.Struct, array_like=True, frozen=True):
-    """The view that follows `previous` in primary membership. `cohort` tells what is delivered before it, not who held what.
+    """The view that follows `previous` in primary membership. `cohort` tells what is delivered before it, not who held what;
+    `sharing` and `shares` are the plan's.
 
     The first view of a group follows `INITIAL_VIEW` and has no cohort.
     """
@@ -164,9 +182,11 @@ class Decision(msgspec.Struct, array_like=True, frozen=True):
     view: View
     addresses: list[str]
     cohort: Cohort | None
+    sharing: list[ProcessId]
+    shares: list[Share]
 
 
-class Vote(msgspec.Struct, array_like=True, tag=20):
+class Vote(msgspec.Struct, array_like=True, tag=25):
     """A message of the consensus on what follows the view `instance`, which its members hold; decisions also go to others."""
 
     instance: ViewId
@@ -176,14 +196,59 @@ class Vote(msgspec.Struct, array_like=True, tag=20):
     value: Decision | None
 
 
-class Charter(msgspec.Struct, array_like=True, tag=21):
+class Charter(msgspec.Struct, array_like=True, tag=26):
     """Goes with every probe of a process with primary membership: the names that found its group."""
 
     founders: list[str]
 
 
+class Offer(msgspec.Struct, array_like=True, tag=20):
+    """The sender holds the application's state as of the beginning of `cut`, in `total` bytes; or cannot give it: `problem`."""
+
+    cut: ViewId
+    total: Count
+    problem: str
+
+
+class Want(msgspec.Struct, array_like=True, tag=21):
+    """Send `count` bytes from `offset` of the snapshot of `cut`, if `digest` is that of its first `base` bytes.
+
+    `attempt` counts the beginnings of the asking process; answers carry it, so that those to an earlier one are recognised.
+    """
+
+    cut: ViewId
+    attempt: Count
+    offset: Count
+    count: Count
+    base: Count
+    digest: bytes
+
+
+class Piece(msgspec.Struct, array_like=True, tag=22, gc=False):
+    """A part of a snapshot, from `offset`."""
+
+    cut: ViewId
+    attempt: Count
+    offset: Count
+    data: bytes
+
+
+class Differs(msgspec.Struct, array_like=True, tag=23):
+    """The snapshot of `cut` does not begin with what the receiver has of it: begin again."""
+
+    cut: ViewId
+    attempt: Count
+
+
+class Have(msgspec.Struct, array_like=True, tag=24):
+    """The sender does not need the snapshot of `cut` (any more)."""
+
+    cut: ViewId
+
+
+Transferred = Offer | Want | Piece | Differs | Have
 Sequenced = Cast | Direct | Relay
-Loose = Heartbeat | Probe | Propose | Reject | State | Plan | Ready | Install | Installed | Refuse | Vote | Charter
+Loose = Heartbeat | Probe | Propose | Reject | State | Plan | Ready | Install | Installed | Refuse | Vote | Charter | Transferred
 
 
 class Packet(msgspec.Struct, array_like=True, gc=False):

@@ -48,7 +48,10 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Bounds on everything that could grow."""
+    """Bounds on everything that could grow.
+
+    `keep_bytes` and `keep_casts` bound what is kept for external members alone; one that lacks more leaves the view.
+    """
 
     payload_bytes: int = 1024 * 1024
     batch_bytes: int = 128 * 1024
@@ -59,6 +62,11 @@ class Limits(msgspec.Struct, frozen=True):
     window_casts: int = 1024
     link_records: int = 4096
     backlog_bytes: int = 8 * 1024 * 1024
+    state_bytes: int = 1024 * 1024 * 1024
+    state_backlog_bytes: int = 64 * 1024 * 1024
+    state_chunk_bytes: int = 64 * 1024
+    keep_bytes: int = 16 * 1024 * 1024
+    keep_casts: int = 4096
     contacts: int = 1024
 
     def __post_init__(self) -> None:
@@ -67,6 +75,8 @@ class Limits(msgspec.Struct, frozen=True):
                 raise ConfigError(f"limit {name} must be positive")
         if self.pending_bytes < self.payload_bytes:
             raise ConfigError("limit pending_bytes must be at least payload_bytes")
+        if self.state_chunk_bytes > 1024 * 1024:
+            raise ConfigError("limit state_chunk_bytes must be at most 1048576")
 
 
 class EndpointConfig(msgspec.Struct, frozen=True):
@@ -74,7 +84,8 @@ class EndpointConfig(msgspec.Struct, frozen=True):
 
     `founder` says that the process may begin a group when it finds none (it was given no seeds, or is one itself);
     `found_after_ns` is how long it looks for others first. With `primary` membership the `founders` (names), all
-    together, found the group, and `founder` says nothing.
+    together, found the group, and `founder` says nothing. `state` says that the application has a state, which it can give to
+    others and take over from them.
     """
 
     process: ProcessId
@@ -87,6 +98,7 @@ class EndpointConfig(msgspec.Struct, frozen=True):
     seed: int = 0
     membership: MembershipKind = "partitionable"
     founders: tuple[str, ...] = ()
+    state: bool = False
 
     def __post_init__(self) -> None:
         check_membership(self.membership, self.founders)

@@ -28,6 +28,11 @@ class View(msgspec.Struct, frozen=True, array_like=True):
     members: tuple[ProcessId, ...]
     ordering: Ordering
 
+    @property
+    def need(self) -> int:
+        """How many members must hold a message, and what orders it, before it is delivered."""
+        return {"agreed": 1, "k": min(self.ordering.k, len(self.members)), "safe": len(self.members)}[self.ordering.level]
+
     def __hash__(self) -> int:
         return hash(self.id)
 

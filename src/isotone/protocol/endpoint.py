@@ -1,6 +1,6 @@
 """One process of a group as a deterministic machine; a driver owns time, bytes and randomness.
 
-Input comes through one door (`start`, `submit`, `receive`, `connected`, `disconnected`, `wake`, `leave`, `backlog`),
+Input comes through one door (`start`, `submit`, `receive`, `connected`, `disconnected`, `wake`, `leave`, `backlog`, `provide`),
 output is collected once per turn as columns (`Effects`). The driver is an unreliable packet service: a packet may be
 lost, repeated or reordered. Layers call each other directly: link and orderer live in the `Epoch` of the current view,
 `Membership` moves from view to view.
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from isotone.model.errors import Blocked, Closed, RemoteProtocolError
+from isotone.model.errors import Blocked, Closed, LocalProtocolError, RemoteProtocolError
 from isotone.model.events import Blockage, Ended, SlowMember, Suspicion, Upcall, ViewInstalled
 from isotone.model.ids import ProcessId, ViewId
-from isotone.model.records import Cast, Cohort, Direct, Loose, Packet, Sequenced
+from isotone.model.records import Cast, Cohort, Direct, Loose, Packet, Plan, Sequenced, Share, Transferred
 from isotone.model.settings import EndpointConfig
 from isotone.model.view import View
 from isotone.protocol.epoch import Epoch
@@ -24,6 +24,7 @@ from isotone.protocol.membership.membership import Membership
 from isotone.protocol.ordering import registry
 from isotone.protocol.pending import Pending
 from isotone.protocol.recorder import Recorder
+from isotone.protocol.transfer.transfer import Transfer
 
 _EARLY_LIMIT = 1024
 
@@ -55,6 +56,8 @@ class Endpoint:
         self.detector = Detector(config.timing)
         self.membership = Membership(config, self, self.detector)
         self.pending = Pending(config.limits)
+        self.transfer = Transfer(config, self) if config.state else None
+        self._backlog = 0
         self._leave_wanted = False
         self._next_number = 1
         self._upcalls: list[Upcall] = []
@@ -120,7 +123,10 @@ class Endpoint:
                 self._receive_early(peer, packet)
         if packet.loose:
             for record in packet.loose:
-                self.membership.handle(peer, record, now)
+                if not isinstance(record, Transferred):
+                    self.membership.handle(peer, record, now)
+                elif self.transfer is not None and not self.closed:
+                    self.transfer.handle(peer, record, now)
 
     def _receive_early(self, peer: ProcessId, packet: Packet) -> None:
         """A packet of the view that is being installed here can come before the view does."""
@@ -162,6 +168,8 @@ class Endpoint:
         self._awake(now)
         if not self.closed and self.epoch is not None:
             self.epoch.wake(now)
+            if self.transfer is not None:
+                self.transfer.wake(now)
         self.membership.wake(now)
 
     def leave(self, now: int) -> None:
@@ -172,14 +180,22 @@ class Endpoint:
 
     def backlog(self, size: int, now: int) -> None:
         """The application has `size` bytes of deliveries before it: above the limit the senders of the group are held back."""
+        self._backlog = size
         limit = self.config.limits.backlog_bytes
-        holding = size > limit or (self.holding and size > limit // 2)
+        holding = size > limit or (self.holding and size > limit // 2) or (self.transfer is not None and self.transfer.full)
         if holding == self.holding:
             return
         self.holding = holding
         if self.epoch is not None and not self.closed:
             self.epoch.hold(self.epoch.rank, holding)
             self.membership.heartbeat(now)
+
+    def provide(self, cut: ViewId, data: bytes | None, now: int, problem: str = "") -> None:
+        """The application's answer to `SnapshotWanted`: its state at that place of the stream, or None and why there is none."""
+        if self.transfer is None:
+            raise LocalProtocolError(f"{self.process} takes no part in state transfer")
+        if not self.closed:
+            self.transfer.snapshots.provide(cut, data, problem, now)
 
     def _awake(self, now: int) -> None:
         late = self.detector.lag(now)
@@ -212,6 +228,8 @@ class Endpoint:
             while pending and self.blocked is None and epoch.window_open(self._leave_wanted):
                 epoch.submit(pending.take(), now)
             epoch.settle(now)
+            if self.transfer is not None and self.transfer.full != self.holding:
+                self.backlog(self._backlog, now)
             if epoch.wants_report():
                 membership.heartbeat(now)
         if self._leave_wanted and not self.closed and not self.membership.rounds.leaving and self._may_leave():
@@ -281,6 +299,10 @@ class Endpoint:
             other = self.epoch.deadline()
             if other is not None and (deadline is None or other < deadline):
                 deadline = other
+        if self.transfer is not None:
+            other = self.transfer.deadline()
+            if other is not None and (deadline is None or other < deadline):
+                deadline = other
         self.detector.expect(deadline)
         return deadline
 
@@ -310,21 +332,36 @@ class Endpoint:
             self.count("blocked")
         self._upcalls.append(Blockage(blocked, reachable, needed))
 
-    def install(self, view: View, cohort: Cohort | None, now: int) -> None:
+    def share(self) -> Share | None:
+        """What this process has of the application's state."""
+        return self.transfer.share() if self.transfer is not None else None
+
+    def wants_view(self, now: int) -> bool:
+        """Whether there should be another view of the same members."""
+        return self.transfer is not None and self.transfer.wants_view(now)
+
+    def install(self, view: View, cohort: Cohort | None, plan: Plan, now: int) -> None:
         """End the current view with its common set and begin `view`."""
         previous = self.epoch
         if previous is not None and cohort is not None:
             previous.conclude(cohort, now)
             self._next_number = previous.next_number
         together = tuple(p for p in cohort.present if p in view.members) if cohort is not None else (self.process,)
-        self.epoch = Epoch(view, self.config, self._next_number, self._upcalls_append, self.recorder, self.counters, now)
-        self._upcalls.append(ViewInstalled(view, previous.view.id if previous is not None else None, together))
+        hand_up = self.emit if self.transfer is None else self.transfer.hand_up
+        self.epoch = Epoch(view, self.config, self._next_number, hand_up, self.recorder, self.counters, now)
+        installed = ViewInstalled(view, previous.view.id if previous is not None else None, together)
+        if self.transfer is None:
+            self._upcalls.append(installed)
+        else:
+            self.transfer.install(installed, plan, now)
         if self.recorder is not None:
             ordering = view.ordering
             self.recorder.view(now, view.id, view.members, ordering.order, ordering.level, self.epoch.gate.need)
         self.count("views")
         if self.holding:
             self.epoch.hold(self.epoch.rank, True)
+        for peer, level in self.detector.levels.items():
+            self.epoch.opinion(peer, level, True, now)
         early, self._early, of = self._early, {}, self._early_of
         self._early_of = None
         if of == view.id:
@@ -335,7 +372,8 @@ class Endpoint:
                     self.membership.ban(peer)
                     self._drop.append(peer)
 
-    def _upcalls_append(self, upcall: Upcall) -> None:
+    def emit(self, upcall: Upcall) -> None:
+        """Hand up."""
         self._upcalls.append(upcall)
 
     def finish(self, cohort: Cohort | None, error: str | None, now: int, expelled: bool = False) -> None:
@@ -344,6 +382,8 @@ class Endpoint:
             return
         if self.epoch is not None and cohort is not None:
             self.epoch.conclude(cohort, now)
+        if self.transfer is not None:
+            self.transfer.close()
         self.closed = True
         self._upcalls.append(Ended(error, expelled))
         if self.recorder is not None and error is None:
@@ -365,6 +405,8 @@ class Endpoint:
             "blocked": self.blocked,
             "view": str(epoch.view.id) if epoch else None,
             "members": list(epoch.view.members) if epoch else [],
+            "core": [epoch.view.members[rank] for rank in sorted(epoch.orderer.core)] if epoch else [],
+            "external": [m for rank, m in enumerate(epoch.view.members) if rank not in epoch.orderer.core] if epoch else [],
             "order": epoch.view.ordering.order if epoch else self.config.ordering.order,
             "level": epoch.view.ordering.level if epoch else self.config.ordering.level,
             "changing": str(self.membership.rounds.promised) if self.membership.rounds.change is not None else None,
@@ -373,6 +415,7 @@ class Endpoint:
             "unstable_bytes": epoch.unstable_bytes if epoch else 0,
             "held_back_by": [epoch.view.members[rank] for rank in sorted(epoch.window_closed_by)] if epoch else [],
             "suspected": dict(sorted(self.detector.levels.items())),
+            "state": self.transfer.status() if self.transfer is not None else None,
             "counters": dict(sorted(self.counters.items())),
         }
 

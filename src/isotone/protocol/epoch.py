@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from isotone.model.errors import InvariantViolation, RemoteProtocolError, require
-from isotone.model.events import DeliveryBatch, ReturnedBatch, Transitional, Upcall
+from isotone.model.events import CoreChanged, DeliveryBatch, ReturnedBatch, Transitional, Upcall
 from isotone.model.ids import ProcessId
 from isotone.model.records import Cast, Cohort, Direct, Packet, Relay, Sequenced
 from isotone.model.settings import EndpointConfig
@@ -30,6 +30,8 @@ from isotone.protocol.recorder import Recorder
 
 Counters = dict[str, int]
 NEVER = 1 << 62
+_SUPPLY = 32
+_RECOUNT = 64
 
 
 class Epoch:
@@ -53,6 +55,7 @@ class Epoch:
         self.began = now
         self.counters = counters
         self._config = config
+        self.timing = config.timing
         self._upcall = upcall
         self._recorder = recorder
         count = len(view.members)
@@ -69,10 +72,15 @@ class Epoch:
         self._others = frozenset(rank for rank, _ in self.peers)
         self.unreported = 0
         self.unstable_bytes = 0
-        self._own_sizes: deque[int] = deque()  # of the own casts in the buffer
+        self._own_sizes: deque[int] = deque()  # of the own casts in the window
+        self.stable = 0  # own casts that all members hold
+        self._released = 0  # own casts that have left the window
+        self._kept = (0, 0)  # how many casts were kept for external members at the last count, and their bytes
+        self.lost: set[int] = set()  # external members that lack what was freed: they must leave the view
         self.window_closed_by: set[int] = set()  # ranks whose applications lag
         self.frozen = False
         self.accepted: list[int] = []
+        self._fetched = [0] * count  # casts of each sender up to here may have come from another member
         self._relayed: dict[tuple[int, int], int] = {}  # (peer, sender): what earlier rounds have passed on already
         self.gate = Gate(view, self._emit)
         self._eager = self.gate.need > 1 or count == 1
@@ -101,8 +109,9 @@ class Epoch:
         if self._eager:
             self.stability.changed = True
         self.buffers[rank].append(cast)
-        for _, link in self.peers:
-            link.fresh.append(cast)
+        for peer, link in self.peers:
+            if peer not in self.lost:
+                link.fresh.append(cast)
         self.dirty |= self._others
         return cast
 
@@ -117,6 +126,29 @@ class Epoch:
 
     def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
         self.gate.deliver(sender, cast, position, evidence)
+
+    def holds(self, member: int, sender: int, seq: int) -> None:
+        row = self.stability.matrix[member]
+        if row[sender] < seq:
+            row[sender] = seq
+            self.stability.changed = True
+
+    def supply(self, to: int, held: Sequence[int]) -> None:
+        link = self.links[to]
+        if len(held) != len(self.held) or link is None:
+            raise RemoteProtocolError(f"{self.view.members[to]} asks for casts with {len(held)} counts")
+        for sender, count in enumerate(held):
+            if sender not in (to, self.rank) and self.freed[sender] <= count < self.held[sender]:
+                for cast in self.casts(sender, count, min(count + _SUPPLY, self.held[sender])):
+                    link.fresh.append(Relay(sender, cast))
+                    self.note("casts_supplied")
+                self.dirty.add(to)
+
+    def core(self, core: tuple[int, ...], ring: int) -> None:
+        members = tuple(self.view.members[rank] for rank in core)
+        self._upcall(CoreChanged(self.view, members, ring))
+        if self._recorder is not None:
+            self._recorder.core(self.now, self.view.id, members, {"ring": str(ring)})
 
     def note(self, what: str) -> None:
         self.counters[what] = self.counters.get(what, 0) + 1
@@ -146,7 +178,7 @@ class Epoch:
             not self.frozen
             and (leaving or not self.window_closed_by)
             and self.unstable_bytes < limits.window_bytes
-            and len(self.buffers[self.rank]) < limits.window_casts
+            and len(self._own_sizes) < limits.window_casts
         )
 
     def receive(self, peer: ProcessId, packet: Packet, now: int) -> None:
@@ -166,8 +198,8 @@ class Epoch:
         if len(records) == 1 and not self.frozen:
             record = records[0]
             if type(record) is Cast:
-                self._store(rank, record)
-                self._accept(rank, [record], now)
+                if self._store(rank, record):
+                    self._accept(rank, [record], now)
                 return
             if type(record) is Direct:
                 self.orderer.direct(rank, record, now)
@@ -180,8 +212,7 @@ class Epoch:
             if type(record) is Cast:
                 if self.frozen:
                     self._store_late(rank, record)
-                else:
-                    self._store(rank, record)
+                elif self._store(rank, record):
                     casts.append(record)
             elif type(record) is Direct:
                 if not self.frozen:
@@ -192,6 +223,11 @@ class Epoch:
             elif type(record) is Relay and self.frozen and 0 <= record.sender < len(self.held):
                 self._store_late(record.sender, record.cast)
                 self.note("relays_received")
+            elif type(record) is Relay and record.sender in self._others:
+                if casts:
+                    self._accept(rank, casts, now)
+                    casts = []
+                self._fetch(record.sender, record.cast, now)
             else:
                 if casts:
                     self._accept(rank, casts, now)
@@ -214,7 +250,18 @@ class Epoch:
             self.held[rank] -= len(casts) - good
             raise
 
-    def _store(self, sender: int, cast: Cast) -> None:
+    def _fetch(self, sender: int, cast: Cast, now: int) -> None:
+        """A cast that this member asked another one for; its sender's link will bring it again."""
+        if cast.seq == self.held[sender] + 1:
+            self._store(sender, cast)
+            self._accept(sender, [cast], now)
+            self._fetched[sender] = cast.seq
+            self.note("casts_fetched")
+
+    def _store(self, sender: int, cast: Cast) -> bool:
+        """Keep a cast; False if it came before, from another member."""
+        if cast.seq <= self._fetched[sender]:
+            return False
         if cast.seq != self.held[sender] + 1:
             raise RemoteProtocolError(f"cast {cast.seq} of {self.view.members[sender]} follows {self.held[sender]}")
         self.held[sender] = cast.seq
@@ -226,6 +273,7 @@ class Epoch:
         self._unreported_casts += 1
         if cast.payloads:
             self.unreported += len(cast.payloads[0]) * len(cast.payloads)  # an estimate decides when to report
+        return True
 
     def _store_late(self, sender: int, cast: Cast) -> None:
         """During the flush a cast may come from its sender and from a relay."""
@@ -267,9 +315,59 @@ class Epoch:
         stability = self.stability
         if stability.changed:
             stability.changed = False
-            self._free(stability.frontier(len(self.held)))
+            self._stabilise()
             if self.gate.need > 1:
                 self.gate.advance(stability.frontier(self.gate.need))
+
+    def _stabilise(self) -> None:
+        """Free what all members hold; the window needs the core only, and external members are waited for within bounds."""
+        matrix, core = self.stability.matrix, self.orderer.core
+        stable = self.stability.frontier(len(self.held))
+        self.stable = stable[self.rank]
+        if len(core) == len(self.held) and not self.lost:
+            self._release(self.stable)
+            self._free(stable)
+            return
+        ready = [min(column) for column in zip(self.held, *(matrix[rank] for rank in core), strict=True)]
+        self._release(ready[self.rank])
+        if self.rank in core and self._keeps_too_much(ready):
+            self._expel(ready)
+        if self.lost:
+            rows = [row for rank, row in enumerate(matrix) if rank not in self.lost]
+            stable = [min(column) for column in zip(*rows, strict=True)]
+        self._free(stable)
+
+    def _keeps_too_much(self, ready: list[int]) -> bool:
+        limits = self._config.limits
+        kept = sum(count - freed for count, freed in zip(ready, self.freed, strict=True) if count > freed)
+        counted, size = self._kept
+        if not counted <= kept < counted + _RECOUNT:
+            size = 0
+            for sender, count in enumerate(ready):
+                size += sum(sum(map(len, cast.payloads)) for cast in self.casts(sender, self.freed[sender], count))
+            self._kept = (kept, size)
+        return kept > limits.keep_casts or size > limits.keep_bytes
+
+    def _expel(self, ready: list[int]) -> None:
+        """Give up the external members that lack most: they come back by joining."""
+        matrix, core = self.stability.matrix, self.orderer.core
+        lag = {
+            rank: sum(max(0, count - have) for count, have in zip(ready, matrix[rank], strict=True))
+            for rank in range(len(ready))
+            if rank not in core and rank not in self.lost
+        }
+        for rank, missing in lag.items():
+            link = self.links[rank]
+            if missing and 2 * missing >= max(lag.values()) and link is not None:
+                self.lost.add(rank)
+                link.fresh = []
+                self.note("externals_expelled")
+
+    def _release(self, count: int) -> None:
+        """The first `count` own casts need no room in the window any more."""
+        for _ in range(count - self._released):
+            self.unstable_bytes -= self._own_sizes.popleft()
+        self._released = max(count, self._released)
 
     def _free(self, stable: list[int]) -> None:
         freed = self.freed
@@ -281,14 +379,11 @@ class Epoch:
                 buffer = self.buffers[sender]
                 for _ in range(surplus):
                     buffer.popleft()
-                if sender == self.rank:
-                    for _ in range(surplus):
-                        self.unstable_bytes -= self._own_sizes.popleft()
         self.freed = stable
 
     def wants_report(self) -> bool:
         """Whether the others should hear now how far this member is: waiting deliveries or windows depend on it."""
-        if self.gate.need > 1 and self._unreported_casts:
+        if self.gate.need > 1 and self._unreported_casts and not self.orderer.proves:
             return True
         return self.unreported >= self._gossip_at or self._unreported_casts >= self._gossip_casts
 
@@ -375,7 +470,7 @@ class Epoch:
             for peer, held in zip(cohort.present, cohort.held, strict=True):
                 rank = self.rank_of[peer]
                 link = self.links[rank]
-                if link is None or held[sender] >= cohort.target[sender]:
+                if link is None or held[sender] >= cohort.target[sender] or rank in self.lost:
                     continue
                 require(held[sender] >= self.freed[sender], "a cast that a member lacks was freed")
                 done = self._relayed.get((rank, sender), 0)

@@ -5,7 +5,7 @@ Every method is called at most once per batch. The recorder of `isotone.trace` h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from isotone.model.ids import ProcessId, ViewId
@@ -54,6 +54,7 @@ class Recorder(Protocol):
     def view(
         self, now: int, view: ViewId, members: Sequence[ProcessId], protocol: str | None, level: str | None, k: int | None
     ) -> None: ...
+    def core(self, now: int, view: ViewId | None, members: Sequence[ProcessId], detail: Mapping[str, str]) -> None: ...
     def suspect(self, now: int, view: ViewId | None, peer: ProcessId, level: str) -> None: ...
     def trust(self, now: int, view: ViewId | None, peer: ProcessId, level: str) -> None: ...
     def packet(self, now: int, view: ViewId | None, packet_kind: str, fanout: int, count: int, size: int) -> None: ...

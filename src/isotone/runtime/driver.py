@@ -16,7 +16,7 @@ from typing import Protocol
 
 from isotone.model.errors import Closed, RemoteProtocolError
 from isotone.model.events import DeliveryBatch, Ended, Upcall, ViewInstalled
-from isotone.model.ids import ProcessId
+from isotone.model.ids import ProcessId, ViewId
 from isotone.model.records import Cast, Packet
 from isotone.model.settings import EndpointConfig
 from isotone.model.view import View
@@ -25,6 +25,7 @@ from isotone.runtime.inbox import Inbox
 from isotone.runtime.logs import logger
 from isotone.runtime.network import Network
 from isotone.runtime.outgoing import Outgoing, Submitter
+from isotone.runtime.state import Keeper, Stateful
 from isotone.runtime.tracing import LiveTrace
 
 _LEAST_TIMER_S = 0.001
@@ -58,6 +59,7 @@ class EndpointLike(Submitter, Protocol):
     def collect(self, now: int) -> EffectsLike: ...
     def leave(self, now: int) -> None: ...
     def backlog(self, size: int, now: int) -> None: ...
+    def provide(self, cut: ViewId, data: bytes | None, now: int, problem: str = "") -> None: ...
     def address_of(self, peer: ProcessId) -> str | None: ...
     def status(self) -> dict[str, object]: ...
 
@@ -74,11 +76,19 @@ def _is_small(packet: Packet) -> bool:
 class Driver:
     """Runs one endpoint over one network."""
 
-    def __init__(self, endpoint: EndpointLike, network: Network, payload_bytes: int, trace: LiveTrace | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: EndpointLike,
+        network: Network,
+        payload_bytes: int,
+        trace: LiveTrace | None = None,
+        state: Stateful | None = None,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self.endpoint = endpoint
         self.network = network
-        self.inbox = Inbox(self._loop, self._consumed)
+        self._keeper = None if state is None else Keeper(state, self._provide)
+        self.inbox = Inbox(self._loop, self._consumed, self._keeper)
         self.outgoing = Outgoing(self._loop, endpoint, payload_bytes, self._submitted)
         self.joined: asyncio.Future[None] = self._loop.create_future()
         self.ended: asyncio.Future[None] = self._loop.create_future()
@@ -111,6 +121,8 @@ class Driver:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
+        if self._keeper is not None:
+            self._keeper.close()
 
     @property
     def lingering(self) -> bool:
@@ -170,6 +182,12 @@ class Driver:
         if not self._scheduled and monotonic_ns() - self._turned > _QUIET_NS:
             self._turn()
         else:
+            self.schedule()
+
+    def _provide(self, cut: ViewId, data: bytes | None, problem: str) -> None:
+        """The application's state at the beginning of a view, or why there is none."""
+        if not self._stopped:
+            self.endpoint.provide(cut, data, monotonic_ns(), problem)
             self.schedule()
 
     # --- the end of a turn -----------------------------------------------------------------------------------------

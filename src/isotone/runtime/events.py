@@ -12,14 +12,14 @@ from itertools import repeat
 import msgspec
 
 from isotone.model.events import (
-    Blockage,
+    Change,
     DeliveryBatch,
     Position,
     ReturnedBatch,
     SlowMember,
+    StateLost,
+    StateProgress,
     Suspicion,
-    Transitional,
-    ViewInstalled,
 )
 from isotone.model.ids import ProcessId
 from isotone.model.view import Level, View
@@ -80,10 +80,19 @@ class Returned(msgspec.Struct, frozen=True, gc=False):
         return self.batch.view
 
 
-Batch = DeliveryBatch | ReturnedBatch | ViewInstalled | Transitional | Suspicion | SlowMember | Blockage
+class StateRestored(msgspec.Struct, frozen=True):
+    """The application's state has been replaced by the group's as of the beginning of `view`; deliveries go on from there."""
+
+    view: View
+    provider: ProcessId
+    size: int
+
+
+StateNews = StateProgress | StateRestored | StateLost
+Batch = DeliveryBatch | ReturnedBatch | Change | Suspicion | SlowMember | StateNews
 """What `Group.batches()` yields."""
 
-Event = Delivery | Returned | ViewInstalled | Transitional | Suspicion | SlowMember | Blockage
+Event = Delivery | Returned | Change | Suspicion | SlowMember | StateNews
 """What iterating over a `Group` yields."""
 
 

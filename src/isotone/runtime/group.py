@@ -26,6 +26,7 @@ from isotone.runtime.driver import Driver, EndpointFactory, EndpointLike
 from isotone.runtime.events import Batch, Event
 from isotone.runtime.network import Network
 from isotone.runtime.outgoing import Items, Types
+from isotone.runtime.state import Stateful
 from isotone.runtime.tracing import LiveTrace
 
 LEAVE_S = 5.0
@@ -59,6 +60,7 @@ class Group:
         timeout: float | None,
         found: bool | None,
         endpoint_factory: EndpointFactory,
+        state: Stateful | None = None,
     ) -> None:
         self.group = group
         self._config = config
@@ -70,6 +72,7 @@ class Group:
         self._timeout = timeout
         self._found = found
         self._factory = endpoint_factory
+        self._state = state
         self._trace: LiveTrace | None = None
         self._network: Network | None = None
         self._driver: Driver | None = None
@@ -120,7 +123,7 @@ class Group:
                 self._trace = LiveTrace(self._trace_path, self.process, self._trace_form)
                 self._trace.start()
             endpoint = self._factory(config, self._trace.recorder if self._trace is not None else None)
-            driver = self._driver = Driver(endpoint, network, limits.payload_bytes, self._trace)
+            driver = self._driver = Driver(endpoint, network, limits.payload_bytes, self._trace, self._state)
             driver.start()
             network.start(driver, self._seeds)
             await self._first_view(driver)
@@ -143,6 +146,7 @@ class Group:
             timing=old.timing,
             limits=old.limits,
             seed=old.seed,
+            state=old.state,
         )
 
     async def _first_view(self, driver: Driver) -> None:
@@ -279,6 +283,7 @@ def join(
     incarnation: int | None = None,
     found: bool | None = None,
     timeout: float | None = None,
+    state: Stateful | None = None,
     _endpoint_factory: EndpointFactory = _endpoint,
 ) -> Group:
     """A group to be entered with `async with`, which waits for the first view (at most `timeout` seconds).
@@ -286,7 +291,7 @@ def join(
     `seeds` are addresses of processes that may be in the group. Without seeds, or if this process's own address is
     among them, it may found the group; otherwise it keeps looking for one (`found` overrides this). `advertise` is the address
     that others dial if it differs from `listen`. `incarnation` must grow with every restart of `name`; the default is the
-    wall clock's milliseconds.
+    wall clock's milliseconds. `state` is the application's state: newcomers get it from a member (see docs/state.md).
     """
     if not 0 < len(group) <= 255 or not group.isprintable():
         raise ConfigError(f"group name {group!r}: use 1 to 255 printable characters")
@@ -304,7 +309,8 @@ def join(
         timing=timing or LIVE_TIMING,
         limits=limits or Limits(),
         seed=random.getrandbits(62),
+        state=state is not None,
     )
     return Group(
-        group, config, listen, advertise, addresses, trace, trace_form, timeout, found, _endpoint_factory
+        group, config, listen, advertise, addresses, trace, trace_form, timeout, found, _endpoint_factory, state
     )  # fmt: skip

@@ -15,10 +15,12 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import chain, islice
+from typing import cast
 
 from isotone.model.errors import Closed, LocalProtocolError, Overloaded
-from isotone.model.events import DeliveryBatch, Ended, ReturnedBatch, Upcall
-from isotone.runtime.events import Batch, Event, split
+from isotone.model.events import DeliveryBatch, Ended, ReturnedBatch, SnapshotWanted, StateReceived, Upcall
+from isotone.runtime.events import Batch, Event, StateRestored, split
+from isotone.runtime.state import Keeper
 
 _STRETCH = 32
 """Messages handed out between two looks at the clock, unless the application proves to be quick."""
@@ -33,7 +35,7 @@ _MESSAGE_BYTES = 40
 """What a message costs besides its payload."""
 
 
-def _size(upcall: Upcall) -> int:
+def _size(upcall: Upcall | StateRestored) -> int:
     """What an upcall occupies; of a long batch, which cannot have large messages, a sample is measured."""
     if not isinstance(upcall, DeliveryBatch | ReturnedBatch):
         return _MESSAGE_BYTES
@@ -45,10 +47,11 @@ def _size(upcall: Upcall) -> int:
 class Inbox:
     """The upcalls that the application has not yet taken. `consumed` is called when a measured backlog shrinks."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, consumed: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, consumed: Callable[[], None], keeper: Keeper | None = None) -> None:
         self._loop = loop
         self._consumed = consumed
-        self._queue: deque[Batch] = deque()
+        self._keeper = keeper
+        self._queue: deque[Batch | SnapshotWanted | StateReceived] = deque()
         self._unsized = 0  # upcalls in the queue whose size is not known: all of them, or none
         self._sizes: deque[int] = deque()
         self._rest: Iterator[Event] | None = None  # of the batch that is being split
@@ -150,7 +153,9 @@ class Inbox:
                 if time.monotonic() > self._slice_end:
                     await self._breathe()
                     continue
-                return True
+                if self._keeper is None or not await self._state_first(self._keeper):
+                    return True
+                continue
             if self._ended:
                 if isinstance(self._error, Closed):
                     raise Closed(*self._error.args)
@@ -166,18 +171,36 @@ class Inbox:
                 self._waiter = None
             self._slice_end = time.monotonic() + _SLICE_S
 
+    async def _state_first(self, keeper: Keeper) -> bool:
+        """The application has handled all that was before: give its state, or replace it. Whether there was anything to do."""
+        first = self._queue[0]
+        if type(first) is SnapshotWanted:
+            self._queue.popleft()
+            self._account()
+            keeper.snapshot(first)
+        elif type(first) is StateReceived:
+            await keeper.restore(first)
+            if self._queue and self._queue[0] is first:
+                self._queue[0] = StateRestored(first.view, first.provider, len(first.data))
+        else:
+            return False
+        return True
+
     async def _breathe(self) -> None:
         """Let the event loop run once."""
         await asyncio.sleep(0)
         self._slice_end = time.monotonic() + _SLICE_S
 
     def _pop(self) -> Batch:
-        upcall = self._queue.popleft()
+        upcall = cast(Batch, self._queue.popleft())
         if not isinstance(upcall, DeliveryBatch):
             self.others += 1
+        self._account()
+        return upcall
+
+    def _account(self) -> None:
         if self._unsized:
             self._unsized -= 1
         elif self._sizes:
             self.backlog -= self._sizes.popleft()
             self._consumed()
-        return upcall

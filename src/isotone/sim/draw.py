@@ -16,6 +16,7 @@ from isotone.model.settings import MembershipKind
 from isotone.model.view import Level
 from isotone.sim import faults
 from isotone.sim.faults import AnyFault
+from isotone.sim.flapping import Flapping
 from isotone.sim.latency import Constant, Exponential, Heavy, Latency, Uniform
 from isotone.sim.network import Release
 from isotone.sim.rand import below, between, chance, pick, sample, shuffled, stream
@@ -64,6 +65,16 @@ def draw(seed: int, orders: list[str], liveness_ms: float, membership: Membershi
     seeds = members if chance(rng, 0.7) else sample(rng, members, between(rng, 1, len(members)))
     plan = _Faults(rng, members, seeds, late, begin_ms, safety_ms)
     storm = plan.draw()
+    k = between(rng, 1, 4) if level == "k" else 1
+    dial_ms = float(between(rng, 50, 300))
+    found_after_ms = float(between(rng, 0, 600))
+    timing = _timing(rng)
+    limits = _limits(rng)
+    if order == "token":
+        flapping = Flapping(seed, level, timing)
+        level, timing, k = flapping.level, flapping.timing, flapping.k if flapping.rough else k
+        storm = flapping.faults(members, begin_ms, safety_ms) + storm
+        limits |= flapping.limits
     founders: list[str] = []
     if membership == "primary":
         founders, storm = _primary(stream(seed, "membership"), members, late, storm)
@@ -74,15 +85,15 @@ def draw(seed: int, orders: list[str], liveness_ms: float, membership: Membershi
         seed=seed,
         order=order,
         level=level,
-        k=between(rng, 1, 4) if level == "k" else 1,
+        k=k if level == "k" else 1,
         options=options,
         membership=membership,
         founders=founders,
         seeds=seeds,
-        dial_ms=float(between(rng, 50, 300)),
-        found_after_ms=float(between(rng, 0, 600)),
-        timing=_timing(rng),
-        limits=_limits(rng),
+        dial_ms=dial_ms,
+        found_after_ms=found_after_ms,
+        timing=timing,
+        limits=limits,
         network=network,
         workload=_workload(rng, [*members, *late], safety_ms) + _hot(rng, plan.hot_ms),
         faults=storm,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from isotone.model.events import Upcall
-from isotone.model.ids import ProcessId
+from isotone.model.ids import ProcessId, ViewId
 from isotone.model.records import Packet
 from isotone.model.settings import EndpointConfig
 from isotone.model.view import View
@@ -63,6 +63,8 @@ class EndpointLike(Protocol):
     def collect(self, now: int) -> EffectsLike: ...
 
     def leave(self, now: int) -> None: ...
+
+    def provide(self, cut: ViewId, data: bytes | None, now: int, problem: str = "") -> None: ...
 
     def address_of(self, peer: ProcessId) -> str | None: ...
 

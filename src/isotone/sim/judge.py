@@ -26,7 +26,7 @@ from isotone.sim import chain
 from isotone.sim.draw import Drawn, draw
 from isotone.sim.interface import EndpointFactory
 from isotone.sim.latency import nanoseconds
-from isotone.sim.process import Context, Process
+from isotone.sim.process import AppFactory, Context, Process
 from isotone.sim.simulation import Result, Simulation
 from isotone.sim.sometimes import LOST, sometimes
 from isotone.trace.schema import Row
@@ -81,15 +81,19 @@ def judge(
     checker: Checker | None,
     endpoint_factory: EndpointFactory | None = None,
     membership: MembershipKind = "partitionable",
+    app: AppFactory = Probing,
+    prepare: Callable[[Simulation, Drawn], None] | None = None,
 ) -> tuple[Verdict, Result | None]:
-    """Run and judge one seed."""
+    """Run and judge one seed. The application, if it is another one, must be a kind of `Probing`."""
     began = time.perf_counter()
     drawn = draw(seed, orders, LIVENESS_NS / 1_000_000, membership)
     scenario = drawn.scenario
     verdict = Verdict(seed, [], order=scenario.order, members=len(scenario.everybody()))
     sound = True
     try:
-        simulation = Simulation(scenario, app=Probing, endpoint_factory=endpoint_factory, wire=drawn.wire)
+        simulation = Simulation(scenario, app=app, endpoint_factory=endpoint_factory, wire=drawn.wire)
+        if prepare is not None:
+            prepare(simulation, drawn)
     except (Exception, InvariantViolation) as error:
         verdict.failures.append(_told(error, 0))
         return verdict, None

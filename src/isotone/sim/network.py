@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from isotone.model.errors import ConfigError
-from isotone.model.records import Cast, Packet, Relay
+from isotone.model.records import Cast, Packet, Piece, Relay
 from isotone.sim.latency import Constant, Latency, check_latency, constant_ns, nanoseconds, sampler
 from isotone.sim.rand import below, shuffled, stream
 
@@ -129,6 +129,7 @@ def packet_bytes(packet: Packet | bytes) -> int:
     if isinstance(packet, bytes):
         return PACKET_BYTES + len(packet)
     size = PACKET_BYTES + 16 + 24 * len(packet.loose)
+    size += sum(len(record.data) for record in packet.loose if isinstance(record, Piece))
     for record in packet.records:
         size += 6
         if isinstance(record, Relay):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from isotone.model.errors import Blocked, Closed
 from isotone.model.events import Upcall
-from isotone.model.ids import ProcessId
+from isotone.model.ids import ProcessId, ViewId
 from isotone.model.records import Packet
 from isotone.model.view import View
 from isotone.sim.interface import EndpointLike
@@ -208,6 +208,11 @@ class Context:
             engine.feed(process, function)
 
         engine.at(engine.now + delay_ns, fire, None)
+
+    def provide(self, cut: ViewId, data: bytes | None, problem: str = "") -> None:
+        """Answer `SnapshotWanted`."""
+        self._process.endpoint.provide(cut, data, self._engine.now, problem)
+        self._engine.touch(self._process)
 
     def leave(self) -> None:
         """Leave the group gracefully; an `Ended` upcall follows."""

@@ -17,6 +17,10 @@ WITHDRAWN = "suspicion withdrawn"
 RELAYED = "message recovered from a third member"
 SUPERSEDED = "view change superseded by another"
 RETURNED = "message returned to its sender"
+CORE_CHANGED = "core changed without a view change"
+VOID = "hop declared void"
+FETCHED = "message fetched from a third member in an open view"
+TOO_OLD = "external member expelled"
 
 BLOCKED = "member blocked without a majority"
 EXPELLED = "member expelled"
@@ -30,6 +34,10 @@ COUNTED = {
     "suspicions_withdrawn": WITHDRAWN,
     "relays_received": RELAYED,
     "changes_superseded": SUPERSEDED,
+    "core_changes": CORE_CHANGED,
+    "void_hops": VOID,
+    "casts_fetched": FETCHED,
+    "externals_expelled": TOO_OLD,
     "blocked": BLOCKED,
     "expelled": EXPELLED,
     "decisions_adopted": ADOPTED,
@@ -38,7 +46,10 @@ COUNTED = {
 }
 """Counters of endpoints, and the states they stand for."""
 
-STATES = (CRASH_DURING_FLUSH, MERGE_OF_THREE, LATE_RETRANSMISSION, WITHDRAWN, RELAYED, SUPERSEDED, RETURNED)
+STATES = (
+    CRASH_DURING_FLUSH, MERGE_OF_THREE, LATE_RETRANSMISSION, WITHDRAWN, RELAYED, SUPERSEDED, RETURNED, CORE_CHANGED, VOID,
+    FETCHED, TOO_OLD,
+)  # fmt: skip
 PRIMARY = (BLOCKED, EXPELLED, ADOPTED, SECOND_HAND, DUEL, LOST)
 """States that only primary membership has; it has no merges."""
 

@@ -21,9 +21,8 @@ class Gate:
     """Holds ordered casts back until enough members hold them."""
 
     def __init__(self, view: View, emit: Emit) -> None:
-        ordering = view.ordering
-        self.level = ordering.level
-        self.need = {"agreed": 1, "k": min(ordering.k, len(view.members)), "safe": len(view.members)}[ordering.level]
+        self.level = view.ordering.level
+        self.need = view.need
         self._emit = emit
         self._queue: deque[tuple[int, Cast, tuple[int, ...] | None, Evidence | None]] = deque()
         self._frontier: Sequence[int] = [0] * len(view.members)
@@ -45,7 +44,9 @@ class Gate:
         queue = self._queue
         while queue:
             sender, cast, position, evidence = queue[0]
-            if frontier[sender] < cast.seq or (evidence is not None and frontier[evidence[0]] < evidence[1]):
+            if frontier[sender] < cast.seq:
+                return
+            if evidence is not None and any(frontier[evidence[i]] < evidence[i + 1] for i in range(0, len(evidence), 2)):
                 return
             queue.popleft()
             self._emit(sender, cast, position, self.level)

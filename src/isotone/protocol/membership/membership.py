@@ -165,9 +165,9 @@ class Membership:
         inside = sorted(rounds.inside)
         suspects = [peer for peer in inside if peer not in self._departed and self.detector.is_hard(peer)]
         suspects += self.directory.unheard(rounds.inside, now)
-        suspects += sorted(self._banned)
+        suspects += sorted(self._banned | self._lost())
         view = epoch.view.id if epoch is not None else INITIAL_VIEW
-        stable = epoch.freed[epoch.rank] if epoch is not None else 0
+        stable = epoch.stable if epoch is not None else 0
         record = Heartbeat(view, rounds.promised, held, stable, self._host.holding, rounds.leaving, suspects)
         for peer in inside:
             self._host.send(peer, record)
@@ -302,6 +302,11 @@ class Membership:
         self._ended = True
         self._host.finish(None, error, now)
 
+    def _lost(self) -> set[ProcessId]:
+        """Members of the current view that lack casts which are gone; they can join the next one."""
+        epoch = self._host.epoch
+        return {epoch.view.members[rank] for rank in epoch.lost} if epoch is not None else set()
+
     # When to change, and with whom
 
     def _estimate(self, now: int) -> list[ProcessId]:
@@ -309,10 +314,11 @@ class Membership:
         members: tuple[ProcessId, ...] = epoch.view.members if epoch is not None else ()
         candidates: set[ProcessId] = {self.me}
         suspects: dict[ProcessId, frozenset[ProcessId]] = {}
+        lost = self._lost()
         known = members if self.rounds.leaving else sorted(set(members) | set(self.directory.said))
         for peer in known:  # who leaves does not look for others any more
             said = self.directory.said.get(peer)
-            if peer == self.me or peer in self._banned or self.rounds.excused(peer, now):
+            if peer == self.me or peer in self._banned or peer in lost or self.rounds.excused(peer, now):
                 continue
             if peer in members and peer not in self._departed:
                 if self.detector.is_hard(peer) or (said is not None and not said.hears_me):
@@ -373,6 +379,8 @@ class Membership:
                 return False
             return self._config.founder or any(other.founder for other in said)
         if epoch.frozen or self.rounds.leaving or self._departed or set(estimate) != set(epoch.view.members):
+            return True
+        if self._host.wants_view(now):
             return True
         return any(self.directory.said[peer].leaving for peer in estimate if peer in self.directory.said)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.ids import ProcessId, ViewId, incarnation_of, name_of
-from isotone.model.records import Cohort, State
+from isotone.model.records import Cohort, Share, State
 from isotone.model.view import Ordering
 
 
@@ -54,6 +54,12 @@ def cohorts(states: Mapping[ProcessId, State]) -> list[Cohort]:
         ]
         result.append(Cohort(view, members, present, target, holders, held))
     return result
+
+
+def shares(states: Mapping[ProcessId, State]) -> tuple[list[ProcessId], list[Share]]:
+    """What each participant has of the application's state, of those that take part in its transfer."""
+    found = [(process, share) for process in sorted(states) if (share := states[process].share) is not None]
+    return [process for process, _ in found], [share for _, share in found]
 
 
 def check_state(process: ProcessId, state: State, others: Iterable[State]) -> None:

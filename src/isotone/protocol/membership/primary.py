@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from isotone.model.errors import RemoteProtocolError, require
+from isotone.model.errors import InvariantViolation, RemoteProtocolError, require
 from isotone.model.ids import INITIAL_VIEW, ProcessId, ViewId, name_of
-from isotone.model.records import Cohort, Decision, Installed, Propose, State, Vote
+from isotone.model.records import Cohort, Decision, Installed, Plan, Propose, State, Vote
 from isotone.model.settings import EndpointConfig
 from isotone.model.view import View
 from isotone.protocol.membership.change import DECIDE as DECIDING
@@ -81,17 +81,19 @@ class Primary:
 
     def complete(self, change: Change, view: View, addresses: list[str], now: int) -> None:
         """All participants of an own round are ready: have it decided."""
-        cohort = change.cohort
+        cohort, plan = change.cohort, change.plan
+        if plan is None:
+            raise InvariantViolation("a round is complete without a plan")
         if cohort is None:
-            self._enter(Decision(INITIAL_VIEW, view, addresses, None), now)
+            self._enter(Decision(INITIAL_VIEW, view, addresses, None, plan.sharing, plan.shares), now)
             return
         change.stage = DECIDING
         change.stage_began = now
         short = Cohort(cohort.view, cohort.members, cohort.present, cohort.target, [], [])
         instance = self._instance
         if instance is None:
-            raise RuntimeError("a view without its consensus")
-        instance.propose(Decision(cohort.view, view, addresses, short), now)
+            raise InvariantViolation("a view without its consensus")
+        instance.propose(Decision(cohort.view, view, addresses, short, plan.sharing, plan.shares), now)
         self._flush(now)
 
     # Messages
@@ -219,7 +221,8 @@ class Primary:
         if self.me in view.members:
             rank = view.members.index(self.me)
             self._instance = Consensus(rank, len(view), self._config.timing.resend_ns, self._config.seed)
-        rounds.entered(view, cohort, now)
+        cohorts = [decision.cohort] if decision.cohort is not None else []
+        rounds.entered(view, cohort, Plan(view.id, cohorts, decision.sharing, decision.shares), now)
 
     def _remember(self, decision: Decision) -> None:
         self._last = self._decisions[decision.previous] = decision

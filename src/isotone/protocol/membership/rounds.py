@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from isotone.model.errors import RemoteProtocolError, require
+from isotone.model.errors import InvariantViolation, RemoteProtocolError, require
 from isotone.model.ids import INITIAL_VIEW, ProcessId, ViewId, is_process_id
-from isotone.model.records import Cohort, Install, Installed, Loose, Plan, Propose, Ready, Reject, State
+from isotone.model.records import Cohort, Install, Installed, Loose, Plan, Propose, Ready, Reject, Share, State
 from isotone.model.settings import EndpointConfig
 from isotone.model.view import View
 from isotone.protocol.epoch import Epoch
@@ -41,11 +41,13 @@ class Host(Protocol):
     holding: bool
 
     def send(self, peer: ProcessId, record: Loose) -> None: ...
-    def install(self, view: View, cohort: Cohort | None, now: int) -> None: ...
+    def install(self, view: View, cohort: Cohort | None, plan: Plan, now: int) -> None: ...
     def finish(self, cohort: Cohort | None, error: str | None, now: int, expelled: bool = False) -> None: ...
     def blockage(self, blocked: bool, reachable: tuple[ProcessId, ...], needed: int) -> None: ...
     def held_back(self, peer: ProcessId, holding: bool) -> None: ...
     def count(self, what: str) -> None: ...
+    def share(self) -> Share | None: ...
+    def wants_view(self, now: int) -> bool: ...
 
 
 class Rounds:
@@ -200,10 +202,11 @@ class Rounds:
 
     def _state(self, round_: ViewId) -> State:
         epoch = self._host.epoch
+        share = self._host.share()
         if epoch is None:
-            return State(round_, None, [], [], [], self.leaving, self._config.ordering)
+            return State(round_, None, [], [], [], self.leaving, self._config.ordering, share)
         view = epoch.view
-        return State(round_, view.id, list(view.members), list(epoch.held), self._report, self.leaving, view.ordering)
+        return State(round_, view.id, list(view.members), list(epoch.held), self._report, self.leaving, view.ordering, share)
 
     def _send_proposal(self, change: Change, to: Iterable[ProcessId]) -> None:
         addresses = [self._address(peer) for peer in change.participants]
@@ -243,7 +246,7 @@ class Rounds:
                 self.abandon(now)
                 self.news = True
                 return
-            change.plan = Plan(change.round, plan.cohorts(change.states))
+            change.plan = Plan(change.round, plan.cohorts(change.states), *plan.shares(change.states))
             change.stage = RECOVER
             change.stage_began = now
             change.resend_at = now + self._timing.resend_ns
@@ -364,6 +367,9 @@ class Rounds:
             plan.check_cohort(self.me, own[0], epoch.view.members, epoch.held, epoch.accepted)
             change.cohort = own[0]
             epoch.relay(self.me, own[0])
+        if self._host.share() is not None and self.me not in record.sharing:
+            raise RemoteProtocolError(f"the plan of {change.round} leaves out what {self.me} has of the state")
+        change.plan = record
         change.planned = True
         self._check_ready(change, now)
 
@@ -405,12 +411,14 @@ class Rounds:
     def _enter(self, change: Change, view: View, now: int) -> None:
         """The round is complete: end the old view and begin the new one, or leave."""
         require(self.promised == change.round == view.id, "a view is installed that was not promised")
-        self._switch(view, change.cohort, set(change.participants) - set(view.members), now)
+        if change.plan is None:
+            raise InvariantViolation("a view is installed without a plan")
+        self._switch(view, change.cohort, change.plan, set(change.participants) - set(view.members), now)
 
-    def entered(self, view: View, cohort: Cohort | None, now: int) -> None:
+    def entered(self, view: View, cohort: Cohort | None, plan: Plan, now: int) -> None:
         """A view was decided: end the old one and begin it, or leave."""
         self.promised = max(self.promised, view.id)
-        self._switch(view, cohort, set(cohort.present) - set(view.members) if cohort is not None else set(), now)
+        self._switch(view, cohort, plan, set(cohort.present) - set(view.members) if cohort is not None else set(), now)
 
     def expelled(self, error: str, now: int) -> None:
         """The group goes on without this process."""
@@ -419,10 +427,10 @@ class Rounds:
         self._host.count("expelled")
         self._host.finish(None, error, now, expelled=True)
 
-    def _switch(self, view: View, cohort: Cohort | None, left: set[ProcessId], now: int) -> None:
+    def _switch(self, view: View, cohort: Cohort | None, plan: Plan, left: set[ProcessId], now: int) -> None:
         self.change = None
         if self.me in view.members:
-            self._host.install(view, cohort, now)
+            self._host.install(view, cohort, plan, now)
             for peer in sorted(left):
                 self._directory.forget(peer)
             for peer in view.members:

@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from isotone.model.errors import ConfigError, RemoteProtocolError, unknown
 from isotone.model.records import Cast, Direct
+from isotone.model.settings import Timing
 from isotone.model.view import View
 
 
@@ -25,11 +26,15 @@ class Batch(NamedTuple):
     size: int
 
 
-Evidence = tuple[int, int]
+Evidence = tuple[int, ...]
+"""Casts that fixed a place: rank, seq, rank, seq, …"""
 
 
 class Outbox(Protocol):
     """What an orderer may do."""
+
+    timing: Timing
+    held: list[int]
 
     def multicast(self, kind: int, stamp: list[int], batch: Batch | None) -> Cast:
         """Send a cast to all members; covered by the flush. Returned as if just received from oneself."""
@@ -38,7 +43,16 @@ class Outbox(Protocol):
         """Send a record to the member of rank `to`, or to all others; not covered by the flush."""
 
     def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
-        """The cast's messages are next. `evidence` names the cast (rank, seq) that fixed its place, if it is another one."""
+        """The cast's messages are next. `evidence` names the casts (rank, seq, …) that fixed its place, if it is others."""
+
+    def holds(self, member: int, sender: int, seq: int) -> None:
+        """The orderer's own records prove that `member` holds the casts of `sender` up to `seq`."""
+
+    def supply(self, to: int, held: Sequence[int]) -> None:
+        """Pass on some of the casts that the member of rank `to` lacks, which has so many of each member."""
+
+    def core(self, core: tuple[int, ...], ring: int) -> None:
+        """The members that the view rests on are others now (two-level membership)."""
 
     def note(self, what: str) -> None:
         """Count an event of the protocol."""
@@ -71,6 +85,16 @@ class Orderer:
     def integer(self, name: str) -> int:
         """The value of an option that is an integer."""
         return int(self.view.ordering.options.get(name, self.numbers[name][0]))
+
+    @property
+    def proves(self) -> bool:
+        """Whether the orderer says by `Outbox.holds` who holds what, so that levels above agreed need no reports per turn."""
+        return False
+
+    @property
+    def core(self) -> tuple[int, ...]:
+        """The members that the view rests on; the others are external (two-level membership)."""
+        return tuple(range(self.count))
 
     @classmethod
     def check_options(cls, options: Mapping[str, int | str | bool]) -> None:

@@ -11,6 +11,7 @@ from isotone.protocol.ordering.fifo import Fifo
 from isotone.protocol.ordering.orderer import Orderer
 from isotone.protocol.ordering.sequencer import Sequencer
 from isotone.protocol.ordering.single_phase import SinglePhase
+from isotone.protocol.ordering.token.token import Token
 from isotone.protocol.ordering.two_phase import TwoPhase
 
 _ORDERERS: dict[str, type[Orderer]] = {}
@@ -23,7 +24,7 @@ def register(orderer: type[Orderer]) -> None:
     _ORDERERS[orderer.name] = orderer
 
 
-for _orderer in (Fifo, Causal, Sequencer, SinglePhase, AllAck, TwoPhase, Atop):
+for _orderer in (Fifo, Causal, Sequencer, SinglePhase, AllAck, TwoPhase, Atop, Token):
     register(_orderer)
 
 
