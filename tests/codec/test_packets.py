@@ -14,7 +14,21 @@ from isotone.codec import FrameDecoder, PacketEncoder, decode_packet, encode_pac
 from isotone.codec.packets import CUT_BYTES, JOIN_BELOW_BYTES
 from isotone.model.errors import InvariantViolation, RemoteProtocolError
 from isotone.model.ids import ViewId
-from isotone.model.records import Cast, Direct, Heartbeat, Packet, Probe, Ready, Relay
+from isotone.model.records import (
+    Cast,
+    Direct,
+    Have,
+    Heartbeat,
+    Offer,
+    Packet,
+    Piece,
+    Plan,
+    Probe,
+    Ready,
+    Relay,
+    Share,
+    Want,
+)
 from tests.codec.strategies import packets
 
 
@@ -129,6 +143,12 @@ BAD: list[tuple[str, Any]] = [
     ("int. <= ", Packet(1, "a#1", 1, 0, [Direct(1, [2**63])], [])),
     ("int. >= 0", Packet(1, "a#1", 1, 0, [Relay(-1, Cast(1, 0, []))], [])),
     ("int. >= 0", Packet(1, "a#1", 0, 0, [], [Heartbeat(ViewId(1, "a#1"), ViewId(1, "a#1"), [-1], 0, False, False, [])])),
+    ("0 shares for 1", Packet(1, "a#1", 0, 0, [], [Plan(ViewId(1, "a#1"), [], ["a#1"], [])])),
+    ("int. <= 2", Packet(1, "a#1", 0, 0, [], [Plan(ViewId(1, "a#1"), [], ["a#1"], [Share(3, [])])])),
+    ("process id", Packet(1, "a#1", 0, 0, [], [Have(ViewId(1, "nobody"))])),
+    ("digest of 17", Packet(1, "a#1", 0, 0, [], [Want(ViewId(1, "a#1"), 1, 0, 1, 0, bytes(17))])),
+    ("int. >= 0", Packet(1, "a#1", 0, 0, [], [Piece(ViewId(1, "a#1"), 1, -1, b"")])),
+    ("problem of 5000", Packet(1, "a#1", 0, 0, [], [Offer(ViewId(1, "a#1"), 0, "x" * 5000)])),
     ("addresses", Packet(1, "a#1", 0, 0, [], [Probe("", None, ViewId(0, ""), [], ["a#1"], [], False, False, False)])),
 ]
 
