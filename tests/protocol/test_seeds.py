@@ -13,6 +13,8 @@ ENDLESS = "proposals without end in one turn"
 ORDERS = ["causal", "fifo", "sequencer", "single_phase"]
 """What the seeds were drawn from."""
 
+EVERY_ORDER = ["all_ack", "atop", "causal", "fifo", "sequencer", "single_phase", "token", "two_phase"]
+
 FOUND = {
     13: FREED,
     16: FREED,
@@ -32,3 +34,15 @@ FOUND = {
 def test_a_seed_that_found_something_passes(seed: int) -> None:
     verdict, _ = judge(seed, ORDERS, find_checker(CHECKER))
     assert not verdict.failures, f"python -m isotone.sim.swarm --seed {seed}\n" + "\n".join(verdict.failures)
+
+
+FOUND_PRIMARY = {
+    ("all_ack", 30707): "a late proposal froze a member for a round that another's decision had ended",
+}
+
+
+@pytest.mark.parametrize(("order", "seed"), FOUND_PRIMARY, ids=lambda value: str(value))
+def test_a_seed_of_primary_membership_that_found_something_passes(order: str, seed: int) -> None:
+    verdict, _ = judge(seed, EVERY_ORDER, find_checker(CHECKER), membership="primary")
+    assert verdict.order == order
+    assert not verdict.failures, f"python -m isotone.sim.swarm --seed {seed} --membership primary\n" + "\n".join(verdict.failures)

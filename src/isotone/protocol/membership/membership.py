@@ -60,6 +60,7 @@ class Membership:
         self._needed_at = 0
         self._act_at: int | None = None
         self._refused_at: int | None = None
+        self._stranded = False  # a member has frozen the view for an own round that another one's decision ended
         self._refused_last = 0
         self._banned: set[ProcessId] = set()
         self._ended = False
@@ -192,6 +193,8 @@ class Membership:
             epoch.stable_for(rank, record.stable)
             if epoch.hold(rank, record.hold):
                 self._host.held_back(peer, record.hold)
+            if record.promised > epoch.view.id and record.promised.proposer == self.me and not epoch.frozen:
+                self._stranded = self.dirty = True
         else:
             self._notice_departure(peer, said.view, said.promised)
         if said.leaving or said.suspects:
@@ -380,7 +383,7 @@ class Membership:
             return self._config.founder or any(other.founder for other in said)
         if epoch.frozen or self.rounds.leaving or self._departed or set(estimate) != set(epoch.view.members):
             return True
-        if self._host.wants_view(now):
+        if self._stranded or self._host.wants_view(now):
             return True
         return any(self.directory.said[peer].leaving for peer in estimate if peer in self.directory.said)
 
@@ -424,6 +427,7 @@ class Membership:
         self._departed.clear()
         self._refused_at = None
         self._wanted = None
+        self._stranded = False
         self._tick_at = now
 
     def _leaving(self, estimate: list[ProcessId]) -> set[ProcessId]:
