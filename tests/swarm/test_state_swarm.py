@@ -10,7 +10,7 @@ from collections import Counter
 from isotone.sim.stateful import COUNTERS, judge_state
 from isotone.sim.swarm import CHECKER, find_checker
 
-SEEDS = 60
+SEEDS = 48
 ORDERS = ["fifo", "causal", "sequencer", "single_phase"]
 
 
@@ -25,3 +25,9 @@ def test_joiners_have_the_state_of_the_others() -> None:
         seen.update(verdict.sometimes)
     assert not failed, "\n".join(failed)
     assert not [what for what in COUNTERS.values() if not seen[what]], seen
+
+
+def test_joiners_have_the_state_of_the_others_in_primary_membership() -> None:
+    for seed in range(1, 9):
+        verdict = judge_state(seed, ORDERS, None, "primary")
+        assert not verdict.failures, f"python -m isotone.sim.stateful --membership primary --seed {seed}: {verdict.failures[0]}"

@@ -60,6 +60,7 @@ class Incoming:
         self._data = BytesIO()  # grows in place and hands its buffer over: a large state is not copied
         self._early: dict[int, bytes] = {}
         self._asked: dict[int, int] = {}  # offset: when
+        self._again: set[int] = set()  # asked for more than once: their answers tell nothing about time
         self._next = 0
         self._window = _FIRST_WINDOW
         self._shrunk_at = now
@@ -134,6 +135,7 @@ class Incoming:
         self._next = self._base
         self._early.clear()
         self._asked.clear()
+        self._again.clear()
         self._window = _FIRST_WINDOW
         self._fastest = None
         self._patience = self._timing.resend_ns
@@ -175,9 +177,12 @@ class Incoming:
             return
         if len(record.data) != min(self._limits.state_chunk_bytes, self.total - record.offset):
             raise RemoteProtocolError(f"{peer} sends {len(record.data)} bytes of the state, which were not asked for")
-        self._adapt(now - self._asked[record.offset], now, self._asked.pop(record.offset))
+        asked = self._asked.pop(record.offset)
+        if record.offset in self._again:
+            self._again.discard(record.offset)
+        else:
+            self._adapt(asked, now)
         self._came_at = now
-        self._patience = max(self._timing.resend_ns, 2 * (self._fastest or 0) + 2 * _QUEUE_NS)
         self._early[record.offset] = record.data
         while (data := self._early.pop(self.received, None)) is not None:
             self._data.write(data)
@@ -188,14 +193,16 @@ class Incoming:
             self._told = self.received
             self._progress()
 
-    def _adapt(self, took: int, now: int, asked_at: int) -> None:
+    def _adapt(self, asked: int, now: int) -> None:
         """More pieces at a time while they come at once, half as many when they wait in a queue."""
+        took = now - asked
         self._fastest = took if self._fastest is None else min(self._fastest, took)
         if took <= 2 * self._fastest + _QUEUE_NS:
             self._window = min(WINDOW, self._window + 1)
-        elif asked_at >= self._shrunk_at:
+        elif asked >= self._shrunk_at:
             self._window = max(1, self._window // 2)
             self._shrunk_at = now
+        self._patience = max(self._timing.resend_ns, 2 * self._fastest + 2 * _QUEUE_NS)
 
     # Time
 
@@ -213,6 +220,7 @@ class Incoming:
             return
         late = [offset for offset, asked in self._asked.items() if now >= asked + self._patience]
         for offset in late:
+            self._again.add(offset)
             self._want(offset, now)
         self._window = max(1, self._window // 2)
         self._shrunk_at = now
