@@ -290,7 +290,7 @@ def test_safety_does_not_depend_on_the_policy(slots: str, monkeypatch: pytest.Mo
     """Storms of faults under a policy with which every member injects a distribution in every turn."""
     monkeypatch.setattr(draw, "_atop", lambda rng: {"slots": slots, "policy": "restless"})
     check = find_checker(CHECKER)
-    for seed in range(1, 5):
+    for seed in (1, 2):
         verdict, result = judge(seed, ["atop"], check)
         assert verdict.failures == []
         assert result is not None
