@@ -104,7 +104,7 @@ def test_only_what_is_asked_for_is_drawn() -> None:
     assert slots.drawn == PERIOD
 
 
-@pytest.mark.parametrize("weights", [[1, 1], [1, 1, 0], [1, 1, -1], [1, 1, 1, 1], [1, 1, most_weight(3) - 1]])
+@pytest.mark.parametrize("weights", [[1, 1], [1, 1, 0], [1, 1, 0.5], [1, 1, -1], [1, 1, 1, 1], [1, 1, most_weight(3) - 1]])
 def test_bad_weights_have_a_fault(weights: list[int]) -> None:
     assert fault_of(weights, 3)
 

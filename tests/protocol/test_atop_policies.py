@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -251,6 +253,23 @@ def test_a_user_can_write_a_policy() -> None:
     assert {"favour", "bookkeeper"} <= set(policy_names())
 
 
+def test_the_policy_of_the_documentation_works() -> None:
+    """Whoever sends gets most slots; the trace names what is said about it."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "protocols" / "atop.md").read_text()
+    code = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(code) == 1
+    exec(code[0], {"__name__": "documentation"})
+    bag = Bag(3, Ordering("atop", options={"policy": "loudest"}))
+    assert bag.settle()
+    for sender, expected in (("c#1", (1, 1, 8)), ("b#1", (1, 8, 1))):
+        bag.submit(sender, 2)
+        assert bag.settle()
+        assert {endpoint.epoch.orderer.sending.weights for endpoint in bag.live.values()} == {expected}
+    packets = {row["packet"] for recorder in bag.recorders.values() for row in recorder.rows() if row["kind"] == "packet"}
+    assert {"skip", "dummy"} <= packets
+    assert bag.report().verdict == "ok"
+
+
 def test_two_policies_cannot_have_one_name() -> None:
     class Other(Policy):
         name = "favour"
@@ -271,7 +290,7 @@ def test_safety_does_not_depend_on_the_policy(slots: str, monkeypatch: pytest.Mo
     """Storms of faults under a policy with which every member injects a distribution in every turn."""
     monkeypatch.setattr(draw, "_atop", lambda rng: {"slots": slots, "policy": "restless"})
     check = find_checker(CHECKER)
-    for seed in range(1, 5):
+    for seed in (1, 2):
         verdict, result = judge(seed, ["atop"], check)
         assert verdict.failures == []
         assert result is not None

@@ -37,6 +37,8 @@ def fault_of(weights: Sequence[int], count: int) -> str | None:
     """What is wrong with weights over `count` members, in words."""
     if len(weights) != count:
         return f"{len(weights)} weights for {count} members"
+    if any(type(weight) is not int for weight in weights):
+        return "a weight that is no integer"
     if min(weights) < 1:
         return f"a weight of {min(weights)}"
     if sum(weights) > most_weight(count):
