@@ -133,7 +133,7 @@ def test_another_decision_is_refused() -> None:
 
 
 def test_swarm() -> None:
-    assert failures(0, 6_000) == []
+    assert failures(0, 4_000) == []
 
 
 def test_a_ballot_that_waits_for_its_own_proposer_is_given_up() -> None:

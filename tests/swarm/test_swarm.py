@@ -24,6 +24,30 @@ SOMETIMES = (
 )
 
 
+PRIMARY = 50
+PRIMARY_SOMETIMES = (
+    "member blocked without a majority",
+    "member expelled",
+    "own proposal given up for another's decision",
+    "decision heard from a third member",
+    "majority lost for good",
+)
+
+
+def test_primary_membership() -> None:
+    """All orders; a duel is rarer (24 in 1,200 seeds) and left to the long run."""
+    check = find_checker(CHECKER)
+    seen: Counter[str] = Counter()
+    failed = []
+    for seed in range(1, PRIMARY + 1):
+        verdict, _ = judge(seed, registry.names(), check, membership="primary")
+        if verdict.failures:
+            failed.append(f"python -m isotone.sim.swarm --seed {seed} --membership primary: {verdict.failures[0]}")
+        seen.update(verdict.sometimes)
+    assert not failed, "\n".join(failed)
+    assert not [what for what in PRIMARY_SOMETIMES if not seen[what]], seen
+
+
 @pytest.mark.parametrize("order", registry.names())
 def test_seeds_pass_and_reach_the_rare_states(order: str) -> None:
     check = find_checker(CHECKER)
