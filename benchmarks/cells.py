@@ -8,22 +8,25 @@ links, messages and control, encoded, in all copies, repetitions included.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
+from isotone.model.events import DeliveryBatch, ViewInstalled
+from isotone.model.records import Cast, Direct
 from isotone.model.settings import EndpointConfig
 from isotone.pipeline.metrics.plain.sums import spread
 from isotone.protocol.endpoint import Effects, Endpoint
 from isotone.protocol.ordering import registry
 from isotone.sim.scenario import Scenario, parse_scenario
-from isotone.sim.simulation import Result, Simulation
+from isotone.sim.simulation import Simulation
 
 START_MS = 1_000
 REST_MS = 600
 NS = 1_000_000
+WAIT_NS = 60_000_000_000
 Phase = dict[str, Any]
 
 
@@ -104,75 +107,103 @@ def scenario(
     )
 
 
-class _Bytes:
-    """Endpoints that count the bytes of the records that they send on the links of their view."""
+class Tally:
+    """What the endpoints of a run do, noted as they do it; a trace would say the same (tests/sim/test_cells.py) and take longer.
+
+    Records count from when the load begins, once for each receiver.
+    """
 
     def __init__(self) -> None:
-        self.total = 0
+        self.sent: dict[bytes, int] = {}
+        self.delivered: list[tuple[str, bytes, int]] = []
+        self.views: list[tuple[str, int]] = []
+        self.control = 0
+        self.bytes = 0
 
-    def __call__(self, config: EndpointConfig, recorder: Any) -> Endpoint:
-        bytes_ = self
+    def endpoint(self, config: EndpointConfig, recorder: Any) -> Endpoint:
+        """An endpoint that is noted here."""
+        return _Noted(self, config, recorder)
 
-        class Counting(Endpoint):
-            def collect(self, now: int) -> Effects:
-                effects = super().collect(now)
-                if now >= START_MS * NS:
-                    sizes: dict[int, int] = {}
-                    for _, packet in effects.packets:
-                        for record in packet.records:
-                            if id(record) not in sizes:
-                                sizes[id(record)] = len(msgspec.msgpack.encode(record))
-                            bytes_.total += sizes[id(record)]
-                return effects
+    def note(self, process: str, effects: Effects, now: int) -> None:
+        """The effects of a turn."""
+        for upcall in effects.upcalls:
+            if type(upcall) is DeliveryBatch:
+                self.delivered += [(process, bytes(payload), now) for payload in upcall.payloads]
+            elif type(upcall) is ViewInstalled:
+                self.views.append((process, now))
+        if now < START_MS * NS:
+            return
+        sizes: dict[int, int] = {}
+        for _, packet in effects.packets:
+            for record in packet.records:
+                self.control += type(record) is Direct or (type(record) is Cast and not record.payloads)
+                if id(record) not in sizes:
+                    sizes[id(record)] = len(msgspec.msgpack.encode(record))
+                self.bytes += sizes[id(record)]
 
-        return Counting(config, recorder)
+
+class _Noted(Endpoint):
+    def __init__(self, tally: Tally, config: EndpointConfig, recorder: Any) -> None:
+        super().__init__(config, recorder)
+        self.tally = tally
+
+    def submit(self, payloads: Sequence[bytes], now: int, types: Any = None, items: Any = None) -> int:
+        taken = super().submit(payloads, now, types, items)
+        self.tally.sent.update((bytes(payload), now) for payload in payloads[:taken])
+        return taken
+
+    def collect(self, now: int) -> Effects:
+        effects = super().collect(now)
+        self.tally.note(self.process, effects, now)
+        return effects
+
+
+def wait(simulation: Simulation, until: Callable[[], bool]) -> None:
+    """Let a run go on until something is so, but not for ever."""
+    limit = simulation.now + WAIT_NS
+    while not until() and simulation.now < limit:
+        simulation.run_until(simulation.now + 200 * NS)
 
 
 def measure(run: Scenario) -> dict[str, Any]:
     """Latencies in ms, control records per message, bytes per message and other member."""
-    counted = _Bytes()
-    result = Simulation(run, endpoint_factory=counted).run()
-    sent = {(row["origin"], row["number"]): row["time"] for row in result.rows if row["kind"] == "send"}
-    took = [r["time"] - sent[r["origin"], r["number"]] for r in result.rows if r["kind"] == "deliver"]
-    if len(took) != len(sent) * len(run.members) or not sent:
-        raise RuntimeError(f"{run.order}, {len(run.members)} members: {len(sent)} messages, {len(took)} deliveries")
-    latency = spread("latency", np.array(took, dtype=np.int64))
+    tally, members = Tally(), len(run.members)
+    simulation = Simulation(run, endpoint_factory=tally.endpoint, trace=False)
+    simulation.run_until(run.duration_ns)
+    wait(simulation, lambda: len(tally.delivered) == len(tally.sent) * members)
+    messages = len(tally.sent)
+    if len(tally.delivered) != messages * members or not messages:
+        raise RuntimeError(f"{run.order}, {members} members: {messages} messages, {len(tally.delivered)} deliveries")
+    latency = spread("latency", np.array([now - tally.sent[payload] for _, payload, now in tally.delivered], dtype=np.int64))
     return {
-        "messages": len(sent),
+        "messages": messages,
         **{name: round(latency[f"latency_{name}_ns"] / NS, 3) for name in ("mean", "p50", "p99", "max")},
-        "control": round(control_records(result) / len(sent), 3),
-        "bytes": round(counted.total / len(sent) / (len(run.members) - 1), 1),
+        "control": round(tally.control / messages, 3),
+        "bytes": round(tally.bytes / messages / (members - 1), 1),
     }
-
-
-def control_records(result: Result) -> int:
-    """The orderer's own records since the load began, one per receiver."""
-    kinds = {*registry.find(result.scenario.order).packets.values(), "control"}
-    return sum(
-        row["count"] * row["fanout"]
-        for row in result.rows
-        if row["kind"] == "packet" and row["packet"] in kinds and row["time"] >= START_MS * NS
-    )
 
 
 def recovery(run: Scenario, crash_ms: float) -> dict[str, float]:
     """After the crash, in ms: until all survivors have the next view, and the longest time that one of them delivers nothing."""
-    result = Simulation(run).run()
-    crash = int(crash_ms * NS)
-    survivors = [process for process in result.processes if process != f"{member(0)}#1"]
-    view: dict[str, int] = {}
-    last = dict.fromkeys(survivors, 0)
-    stall = dict.fromkeys(survivors, 0)
-    for row in result.rows:  # in the order of time
-        process = row["process"]
-        if process not in last:
-            continue
-        if row["kind"] == "view" and row["time"] > crash:
-            view.setdefault(process, row["time"])
-        elif row["kind"] == "deliver":
-            if row["time"] > crash:
-                stall[process] = max(stall[process], row["time"] - last[process])
-            last[process] = row["time"]
-    if len(view) < len(survivors) or any(last[process] <= view[process] for process in survivors):
+    tally, crash = Tally(), int(crash_ms * NS)
+    survivors = {f"{name}#1" for name in run.members[1:]}
+    simulation = Simulation(run, endpoint_factory=tally.endpoint, trace=False)
+
+    def new_views() -> dict[str, int]:
+        return {process: now for process, now in reversed(tally.views) if now > crash and process in survivors}
+
+    def back() -> bool:
+        views = new_views()
+        return views.keys() == survivors == {who for who, _, now in tally.delivered if now > views.get(who, now)}
+
+    simulation.run_until(run.duration_ns)
+    wait(simulation, back)
+    if not back():
         raise RuntimeError(f"{run.order}, {len(run.members)} members: no recovery from the crash")
-    return {"view": round((max(view.values()) - crash) / NS, 1), "stall": round(max(stall.values()) / NS, 1)}
+    last: dict[str, int] = {}
+    stall = 0
+    for process, _, now in tally.delivered:  # in the order of time
+        if process in survivors and now > crash:
+            stall = max(stall, now - last.get(process, now))
+        last[process] = now
+    return {"view": round((max(new_views().values()) - crash) / NS, 1), "stall": round(stall / NS, 1)}
