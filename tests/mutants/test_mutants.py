@@ -9,6 +9,7 @@ from isotone.pipeline.oracle import check_history
 from isotone.sim.judge import Verdict, judge
 from isotone.sim.swarm import CHECKER, find_checker
 from tests.mutants.mutants import MUTANTS, Mutant
+from tests.mutants.token import TOKEN_MUTANTS
 from tests.protocol.bag import Bag
 
 SEEDS = 200
@@ -19,12 +20,12 @@ def tripped(verdict: Verdict) -> set[str]:
     return {failure.partition(":")[0].split(" ")[0] for failure in verdict.failures}
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=str)
+@pytest.mark.parametrize("mutant", MUTANTS + TOKEN_MUTANTS, ids=str)
 def test_a_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     check = find_checker(CHECKER)
     mutant.break_it(monkeypatch)
     seen: set[str] = set()
-    for seed in range(1, SEEDS + 1):
+    for seed in range(mutant.first, mutant.first + SEEDS):
         verdict, _ = judge(seed, list(mutant.orders), check)
         seen |= tripped(verdict)
         if seen & set(mutant.trips):
