@@ -60,7 +60,7 @@ class Changes:
         self._take = take
         self._seed = seed
         self._trusted = [0] * count  # since when
-        self._exits = [0] * count  # how often each member has left the core
+        self._exits = [0] * count  # how often each member has left the core, or failed to come back
         self._frozen_at = 0
         self._decisions: dict[int, Consensus[list[int]]] = {}
         self._proposed = False
@@ -80,7 +80,10 @@ class Changes:
     def entered(self, old: Ring, now: int) -> None:
         """A ring was announced, and is the current one."""
         ring = self.chain.ring
-        for rank in set(old.core) - set(ring.core):
+        late = set(old.core) - set(ring.core)
+        if set(old.core) == set(ring.core):  # somebody was to come back, and was gone again
+            late = {rank for rank in range(self.count) if rank not in ring.core and self._back_at(rank) <= now}
+        for rank in late:
             self._exits[rank] += 1
             self._trusted[rank] = max(self._trusted[rank], now)
         self._decisions = {number: one for number, one in self._decisions.items() if number >= ring.number}
