@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from isotone.model.events import Upcall
-from isotone.model.ids import ProcessId
+from isotone.model.ids import ProcessId, ViewId
 from isotone.model.records import Packet
 from isotone.model.settings import EndpointConfig
 from isotone.protocol.ordering import registry
@@ -63,6 +63,9 @@ class Sender:
 
     def receive(self, peer: ProcessId, packet: Packet, now: int) -> None:
         """Ignore it."""
+
+    def provide(self, cut: ViewId, data: bytes | None, now: int, problem: str = "") -> None:
+        """No state."""
 
     def connected(self, peer: ProcessId, address: str, now: int) -> None:
         """Remember the peer."""
