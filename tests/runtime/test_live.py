@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from isotone.protocol.ordering import registry
 from tests.runtime.helpers import run, until
 from tests.runtime.proxy import Faults, Proxy
 
@@ -102,13 +103,13 @@ def live(test: Callable[[list[Member]], Any], timeout: float = 60.0) -> None:
     run(main(), timeout=timeout)
 
 
-async def three(started: list[Member]) -> tuple[Member, Member, Member]:
+async def three(started: list[Member], **settings: Any) -> tuple[Member, Member, Member]:
     """Three members in one view."""
-    a = await Member.start("a")
+    a = await Member.start("a", **settings)
     started.append(a)
     await a.joined()
     for name in "bc":
-        started.append(await Member.start(name, seeds=[a.address]))
+        started.append(await Member.start(name, seeds=[a.address], **settings))
     for member in started:
         await member.joined()
     await until(lambda: all(len(member.members) == 3 for member in started), "a view of three")
@@ -129,9 +130,15 @@ def progress(member: Member, by: int) -> Callable[[], bool]:
     return lambda: len(member.delivered) >= aim
 
 
-def test_a_killed_member_is_left_behind() -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [{"order": order} for order in registry.names() if registry.find(order).total]
+    + [{"order": "token", "level": "k", "k": 2}, {"order": "atop", "level": "safe"}],
+    ids=lambda settings: "-".join(map(str, settings.values())),
+)
+def test_a_killed_member_is_left_behind(settings: dict[str, Any]) -> None:
     async def test(started: list[Member]) -> None:
-        a, b, c = await three(started)
+        a, b, c = await three(started, **settings)
         await until(progress(a, 200), "traffic")
         c.signal(signal.SIGKILL)
         await until(lambda: a.members == b.members == sorted((a.id, b.id)), "a view without it")
