@@ -122,6 +122,17 @@ def test_the_first_messages_carry_the_weights_also_after_a_dummy() -> None:
     assert bench.casts[0].stamp[2:6] == list(WEIGHTS)
 
 
+def test_who_has_been_silent_is_as_generous_in_a_new_distribution() -> None:
+    orderer, bench = site(B, 4)
+    for index in range(20):
+        orderer.accept(D, [message(index + 1, 0, index)], 0)
+        orderer.turn(0)
+    assert orderer.skips == 6
+    orderer.direct(A, dummy(NEW, 0, WEIGHTS), 0)
+    orderer.turn(0)
+    assert said(bench)[-1] == (DUMMY, [NEW, 16 * WEIGHTS[B], *WEIGHTS])
+
+
 def test_the_largest_distribution_counts_and_a_smaller_one_is_still_ordered_first() -> None:
     """c and d inject at once; a sends by c's, b by d's, and everybody orders a's message before b's."""
     orderer, bench = site(A, 4)

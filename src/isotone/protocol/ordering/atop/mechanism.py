@@ -128,11 +128,9 @@ class Atop(Orderer):
         new = self.dist[rank] != sending.id
         if not new and self.own > self.seen:
             return
-        index = 0
-        if self.seen >= 0:
-            ahead = 1 << min(self.skips - _PATIENCE, _FAR) if self.skips >= _PATIENCE else 0
-            index = sending.slots.index(rank, self.seen + 1 + ahead * sending.total)
-            self.skips += 1
+        ahead = 1 << min(self.skips - _PATIENCE, _FAR) if self.skips >= _PATIENCE else 0
+        index = sending.slots.index(rank, self.seen + 1 + ahead * sending.total)
+        self.skips += self.seen >= 0
         if new:
             self.outbox.direct(_DUMMY, [sending.id, index, *sending.weights])
             self.outbox.note("dummies")
