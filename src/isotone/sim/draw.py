@@ -87,9 +87,7 @@ def draw(seed: int, orders: list[str], liveness_ms: float, membership: Membershi
     return Drawn(scenario, safety_ms, wire)
 
 
-def _primary(
-    rng: Random, members: list[str], late: list[str], storm: list[AnyFault]
-) -> tuple[list[str], list[AnyFault]]:
+def _primary(rng: Random, members: list[str], late: list[str], storm: list[AnyFault]) -> tuple[list[str], list[AnyFault]]:
     """The founders, and a storm that mostly spares a majority of the members; sometimes all of them may be lost for good."""
     founders = members if chance(rng, 0.6) else sample(rng, members, between(rng, 1, len(members)))
     end = storm[-1].at_ms

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from isotone.model.errors import RemoteProtocolError, require
+from isotone.model.errors import InvariantViolation, RemoteProtocolError, require
 from isotone.model.ids import INITIAL_VIEW, ProcessId, ViewId, name_of
 from isotone.model.records import Cohort, Decision, Installed, Propose, State, Vote
 from isotone.model.settings import EndpointConfig
@@ -90,7 +90,7 @@ class Primary:
         short = Cohort(cohort.view, cohort.members, cohort.present, cohort.target, [], [])
         instance = self._instance
         if instance is None:
-            raise RuntimeError("a view without its consensus")
+            raise InvariantViolation("a view without its consensus")
         instance.propose(Decision(cohort.view, view, addresses, short), now)
         self._flush(now)
 
