@@ -28,6 +28,7 @@ from isotone.model.records import (
 )  # fmt: skip
 from isotone.model.settings import EndpointConfig
 from isotone.protocol.membership import plan
+from isotone.protocol.membership.charter import Charters
 from isotone.protocol.membership.detector import Detector
 from isotone.protocol.membership.directory import Directory, Said
 from isotone.protocol.membership.primary import Primary
@@ -48,7 +49,7 @@ class Membership:
         self.primary: Primary | None = None
         if config.membership == "primary":
             self.primary = self.rounds.primary = Primary(config, host, self.rounds, self.directory)
-        self._charters: dict[ProcessId, frozenset[str]] = {}  # the founders that peers with primary membership name
+        self._charters = Charters(config)
         self.dirty = True
         self._started = 0
         self._tick_at = 0
@@ -68,7 +69,7 @@ class Membership:
         self._handlers = {
             Heartbeat: self._on_heartbeat, Probe: self._on_probe, Refuse: self._on_refuse, Propose: rounds.on_propose,
             Reject: rounds.on_reject, State: rounds.on_state, Plan: rounds.on_plan, Ready: rounds.on_ready,
-            Install: rounds.on_install, Installed: rounds.on_installed, Vote: self._on_vote, Charter: self._on_charter,
+            Install: rounds.on_install, Installed: rounds.on_installed, Vote: self._on_vote, Charter: self._charters.learn,
         }  # fmt: skip
 
     # Input
@@ -237,22 +238,14 @@ class Membership:
             raise RemoteProtocolError(f"{peer} votes in a group with partitionable membership")
         self.primary.on_vote(peer, record, now)
 
-    def _on_charter(self, peer: ProcessId, record: Charter, now: int) -> None:
-        if peer in self._charters or len(self._charters) < self._config.limits.contacts:
-            self._charters[peer] = frozenset(record.founders)
-
     def _other_kind(self, peer: ProcessId, record: Probe, now: int) -> bool:
-        """Whether `peer` has another kind of membership, or other founders: then the two cannot be in one group."""
-        mine = self.primary.founders if self.primary is not None else None
-        theirs = self._charters.get(peer)
-        if mine == theirs:
-            return False
-        reason = f"{self.me} has {_kind(mine)}, {peer} has {_kind(theirs)}"
-        if self._host.epoch is None and record.view is not None:
+        """Whether `peer` cannot be in one group with this process; who is in none yet hears why."""
+        reason = self._charters.difference(peer)
+        if reason is not None and self._host.epoch is None and record.view is not None:
             self.end(reason, now)
-        elif self._host.epoch is not None and record.view is None:
+        elif reason is not None and self._host.epoch is not None and record.view is None:
             self._host.send(peer, Refuse(reason, True))
-        return True
+        return reason is not None
 
     def _on_probe(self, peer: ProcessId, record: Probe, now: int) -> None:
         if not all(is_process_id(process) for process in (*record.members, *record.contacts)):
@@ -448,7 +441,3 @@ class Membership:
         if (epoch is not None and epoch.frozen) or len(estimate) == 1 or self._leaving(estimate):
             return 0
         return self._timing.settle_ns
-
-
-def _kind(founders: frozenset[str] | None) -> str:
-    return "partitionable membership" if founders is None else f"primary membership with founders {', '.join(sorted(founders))}"
