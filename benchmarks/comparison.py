@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 from cells import START_MS, Network, Phase, Variant, even, measure, rare, recovery, scenario, skewed, variants
 from rich.progress import track
 
+HEARTBEAT = ("heartbeat_ms", 300.0)  # in large groups heartbeats are most of what there is to simulate
 NETWORKS = {
-    "LAN": Network({"kind": "uniform", "min_ms": 0.4, "max_ms": 0.6}),
-    "WAN": Network({"kind": "uniform", "min_ms": 30.0, "max_ms": 50.0}, (("retransmit_ms", 300.0),)),
+    "LAN": Network({"kind": "uniform", "min_ms": 0.4, "max_ms": 0.6}, (HEARTBEAT,)),
+    "WAN": Network({"kind": "uniform", "min_ms": 30.0, "max_ms": 50.0}, (HEARTBEAT, ("retransmit_ms", 300.0))),
 }
 NETWORK_WORDS = {"LAN": "delays of 0.5 ± 0.1 ms", "WAN": "delays of 40 ± 10 ms, retransmission after 300 ms"}
 LOADS = {
@@ -45,7 +46,7 @@ PREFACE = """\
 Made by `{command}`, from the simulator. The same command makes the same page. Delays, loads and crashes are simulated and
 computing takes no time: these are the costs of the protocols, not of their code (for that see `benchmarks/live.py`). A cell
 is one run of a group of N members that has formed before the load begins. All options are at their defaults but for those
-named, the delivery level is `agreed`, a message has 64 bytes and travels alone. Loads:
+named, the delivery level is `agreed`, a message has 64 bytes and travels alone, heartbeats come every 300 ms. Loads:
 
 {loads}
 
