@@ -128,22 +128,6 @@ def passes_forgotten(patch: Patch) -> None:
     patch.setattr(Token, "_order", forgetful)
 
 
-def decision_counts_at_once(patch: Patch) -> None:
-    """A member enters the next ring when it learns of the decision, not when it is announced in a cast."""
-    turn = Changes.turn
-
-    def eager(self: Changes, now: int) -> None:
-        turn(self, now)
-        decision = self._decisions.get(self.chain.ring.number)
-        if decision is not None and decision.decided is not None:
-            old = self.chain.ring
-            start, *core = decision.decided
-            if self.chain.announce(Ring(old.number + 1, start, tuple(core))):
-                self.entered(old, now)
-
-    patch.setattr(Changes, "turn", eager)
-
-
 def token_goes_round_and_round(patch: Patch) -> None:
     """A token of an old ring is passed on as one of the new ring by whoever gets it."""
     add = Chain.add
@@ -164,16 +148,15 @@ def fetched_twice(patch: Patch) -> None:
 
 ONLY = ("token",)
 TOKEN_MUTANTS = [
-    Mutant("as_printed", as_printed, BROKEN, ONLY),
-    Mutant("no_ring_quorum", no_ring_quorum, BROKEN, ONLY),
+    Mutant("as_printed", as_printed, BROKEN, ONLY, 45),
+    Mutant("no_ring_quorum", no_ring_quorum, BROKEN, ONLY, 532),
     Mutant("frozen_members_go_on", frozen_members_go_on, BROKEN, ONLY),
-    Mutant("frozen_members_count", frozen_members_count, BROKEN, ONLY),
-    Mutant("void_hops_stay", void_hops_stay, BROKEN, ONLY),
+    Mutant("frozen_members_count", frozen_members_count, BROKEN, ONLY, 36),
+    Mutant("void_hops_stay", void_hops_stay, BROKEN, ONLY, 36),
     Mutant("token_taken_without_messages", token_taken_without_messages, (*BROKEN, "uniform"), ONLY),
     Mutant("rest_always_sorted", rest_always_sorted, BROKEN, ONLY),
-    Mutant("safe_like_k", safe_like_k, ("uniform",), ONLY),
-    Mutant("passes_forgotten", passes_forgotten, ("uniform",), ONLY),
-    Mutant("decision_counts_at_once", decision_counts_at_once, BROKEN, ONLY),
+    Mutant("safe_like_k", safe_like_k, ("uniform",), ONLY, 75),
+    Mutant("passes_forgotten", passes_forgotten, ("uniform",), ONLY, 2455),
     Mutant("token_goes_round_and_round", token_goes_round_and_round, (*BROKEN, "liveness"), ONLY),
     Mutant("fetched_twice", fetched_twice, (*BROKEN, "reliable_fifo"), ONLY),
 ]

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from isotone.pipeline.oracle import check_history
 from isotone.sim import Result, run
 from isotone.sim.faults import Pause
-from isotone.sim.latency import Uniform
+from isotone.sim.latency import Constant, Uniform
 from isotone.sim.scenario import NetworkSettings, Scenario
 from isotone.sim.workload import Phase
 
@@ -55,3 +57,28 @@ def test_the_shipped_scenario() -> None:
     result = run(SCENARIOS / "flapping.toml")
     undisturbed(result, 5)
     assert sum(row["kind"] == "core" for row in result.rows) >= 20
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+def test_latency_is_bounded_by_k(k: int) -> None:
+    """§4.2, Figure 4: one delay to the holder (two if the token is on its way), a hop per further member, one to tell."""
+    scenario = Scenario(
+        name="latency",
+        members=["a", "b", "c", "d"],
+        duration_ms=3_000,
+        order="token",
+        level="k",
+        k=k,
+        network=NetworkSettings(latency=Constant(ms=1.0)),
+        workload=[Phase(kind="poisson", members=["c"], start_ms=1_000, stop_ms=3_000, interval_ms=50)],
+    )
+    sent: dict[int, int] = {}
+    times: dict[int, list[int]] = {}
+    for row in run(scenario).rows:
+        if row["kind"] == "send":
+            sent[row["number"]] = row["time"]
+        elif row["kind"] == "deliver":
+            times.setdefault(row["number"], []).append(row["time"] - sent[row["number"]])
+    assert len(times) > 20
+    assert max(min(delays) for delays in times.values()) <= (k + 1) * 1_000_000
+    assert max(max(delays) for delays in times.values()) <= (k + 2) * 1_000_000

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
+from isotone.model.records import Cast, Direct
 from isotone.model.settings import MS, SECOND
+from isotone.protocol.membership.consensus import DECIDE
 from isotone.protocol.ordering.token.chain import Chain, Hop, Ring
-from isotone.protocol.ordering.token.ring import FREEZE, RING, Changes
+from isotone.protocol.ordering.token.ring import BALLOT, FREEZE, RING, Changes
 from tests.mutants.token import as_printed
 from tests.protocol.bag import TIMING
 from tests.protocol.token_sites import Sites
@@ -114,7 +118,7 @@ def test_a_trusted_member_returns_to_the_core_later_each_time() -> None:
         waits.append(walk.now - began)
         walk.wait(50 * MS)
         assert {site.core for site in walk.sites} == {(0, 1, 2, 3)}
-    for earlier, later in zip(waits, waits[1:], strict=False):
+    for earlier, later in pairwise(waits):
         assert later - earlier > earlier // 2
     assert waits[0] >= 2 * TIMING.soft_ns
 
@@ -258,3 +262,28 @@ def test_rings_may_be_announced_in_any_order() -> None:
     chain.add(0, Hop(1, 0, 1, 1, []))
     assert chain.announce(Ring(1, 2, (1, 2)))
     assert (chain.ring.number, chain.top, chain.holder) == (2, 3, 1)
+
+
+def test_only_the_announcement_counts() -> None:
+    """p2 hears of the decision but not of its announcement, which alone the flush covers: it stays in the old ring."""
+    walk = Sites(4, "k", 2)
+    walk.submit(0, b"x")
+    walk.settle(1)
+    for rank in (0, 2, 3):
+        walk.suspect(rank, 1)
+    for _ in range(100):
+        for way, queue in walk.queues.items():
+            while queue and 1 not in way and not (way[1] == 2 and isinstance(queue[0], Cast) and queue[0].kind == RING):
+                walk.bring(*way)
+        walk.now += 5 * MS
+        for rank in (0, 2, 3):
+            walk.sites[rank].wake(walk.now)
+            walk.turn(rank)
+        if walk.sites[0].core != (0, 1, 2, 3):
+            break
+    walk.sites[2].direct(0, Direct(BALLOT, [0, DECIDE, 0, -1, 2, 0, 2, 3]), walk.now)
+    walk.turn(2)
+    assert walk.sites[0].core == (0, 2, 3)
+    assert walk.sites[2].core == (0, 1, 2, 3)
+    walk.settle(1)
+    assert walk.sites[2].core == (0, 2, 3)

@@ -1,4 +1,4 @@
-"""Seeds of the swarm that once failed with `token`. What a seed draws may change with the simulator; what once found something stays."""
+"""Seeds of the swarm that once failed with `token`; what a seed draws may change, what once found something stays."""
 
 from __future__ import annotations
 

@@ -208,6 +208,7 @@ class Token(Orderer):
             hops.popleft()
             if not hop.upto and self.need > 1:
                 self.passes += (hop.author, hop.seq)
+                self.ordered.append((hop.hop, hop.author, hop.seq, hop.author, hop.seq))
         return not hops
 
     def _deliver(self, sender: int, cast: Cast, hop: Hop) -> None:
