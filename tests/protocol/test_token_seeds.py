@@ -1,4 +1,4 @@
-"""Seeds of the swarm that once failed with `token`; what a seed draws may change, what once found something stays."""
+"""Seeds of the swarm in which the token once failed. What a seed draws may change; what once found something stays."""
 
 from __future__ import annotations
 
