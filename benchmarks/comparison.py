@@ -61,7 +61,7 @@ How to read the tables:
   *stall* is the longest time that a survivor delivers nothing, in ms; in brackets, the time until every survivor has
   installed the next view. An order that needs a word of every member, or of the one that crashed, waits for that view, and
   the view for the failure detector's patience (500 ms after a connection closed). The stall of an order that waits for
-  nobody is a gap between two messages; in `token` it depends on who had the token.
+  nobody is a gap between two messages, or the flush; in `token` it depends on who had the token.
 
 What each protocol does is in [protocols](protocols/README.md).\
 """
