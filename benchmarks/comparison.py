@@ -61,7 +61,7 @@ How to read the tables:
   *stall* is the longest time that a survivor delivers nothing, in ms; in brackets, the time until every survivor has
   installed the next view. An order that needs a word of every member, or of the one that crashed, waits for that view, and
   the view for the failure detector's patience (500 ms after a connection closed). The stall of an order that waits for
-  nobody is a gap between two messages.
+  nobody is a gap between two messages, or the flush; in `token` it depends on who had the token.
 
 What each protocol does is in [protocols](protocols/README.md).\
 """
@@ -83,7 +83,7 @@ def load_of(cell: Cell) -> list[Phase]:
     if cell.load == "skewed":
         return skewed(cell.members, PER_SECOND, cell.messages)
     if cell.load == "idle":
-        return rare(cell.members, 300, min(24, cell.messages // 2))
+        return rare(cell.members, 300, min(24, cell.messages // 4))
     return even(cell.members, PER_SECOND, cell.messages)
 
 
