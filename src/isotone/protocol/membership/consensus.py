@@ -19,6 +19,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from isotone.model.errors import RemoteProtocolError, require
+from isotone.protocol.splitmix import SplitMix64
 
 V = TypeVar("V")
 
@@ -28,7 +29,6 @@ NONE = -1
 _NUMBERS = 1 << 60
 _PATIENCE = 8  # waits of a member that only answered, before it asks for itself
 _DOUBLINGS = 4
-_MASK = (1 << 64) - 1
 
 
 class Ballot(msgspec.Struct, Generic[V], frozen=True):
@@ -55,7 +55,7 @@ class Consensus(Generic[V]):
         self.outbid = 0  # own ballots that another one overtook
         self._tries = 0
         self._retry_ns = retry_ns
-        self._noise = (seed * count + rank) & _MASK
+        self._noise = SplitMix64(seed * count + rank)
         self._wake_at: int | None = None
         self._out: list[tuple[int | None, Ballot[V]]] = []
         self._promised = NONE
@@ -202,12 +202,8 @@ class Consensus(Generic[V]):
         self._wake_at = now + wait + self._jitter(wait)
 
     def _jitter(self, span: int) -> int:
-        """A part of `span`, by SplitMix64 from the seed and the rank."""
-        self._noise = (self._noise + 0x9E3779B97F4A7C15) & _MASK
-        mixed = self._noise
-        mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
-        mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB & _MASK
-        return span * (mixed >> 48) >> 16
+        """A part of `span`, from the seed and the rank."""
+        return span * (self._noise.next() >> 48) >> 16
 
     def _send(self, to: int | None, message: Ballot[V]) -> None:
         self._out.append((to, message))

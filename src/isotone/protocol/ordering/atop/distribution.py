@@ -20,11 +20,11 @@ from hashlib import blake2b
 from itertools import accumulate
 
 from isotone.model.ids import ViewId
+from isotone.protocol.splitmix import SplitMix64
 
 PERIOD = 1 << 14
 MOST_INDEX = 1 << 48
 _CHUNK = 64
-_MASK = (1 << 64) - 1
 _EVEN_BITS = 40
 
 
@@ -44,22 +44,6 @@ def fault_of(weights: Sequence[int], count: int) -> str | None:
     if sum(weights) > most_weight(count):
         return f"weights that add up to {sum(weights)}, more than {most_weight(count)}"
     return None
-
-
-class SplitMix64:
-    """Steele, Lea and Flood's generator: a counter with a mixing function, 64 bits at a time."""
-
-    __slots__ = ("_state",)
-
-    def __init__(self, seed: int) -> None:
-        self._state = seed & _MASK
-
-    def next(self) -> int:
-        """The next 64 bits."""
-        self._state = z = (self._state + 0x9E3779B97F4A7C15) & _MASK
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
-        return z ^ (z >> 31)
 
 
 def seed_of(view: ViewId, distribution: int) -> int:
