@@ -85,7 +85,7 @@ class EndpointConfig(msgspec.Struct, frozen=True):
     `founder` says that the process may begin a group when it finds none (it was given no seeds, or is one itself);
     `found_after_ns` is how long it looks for others first. With `primary` membership the `founders` (names), all
     together, found the group, and `founder` says nothing. `state` says that the application has a state, which it can give to
-    others and take over from them.
+    others and take over from them. `trace_receives` has the trace say when each message came here.
     """
 
     process: ProcessId
@@ -99,6 +99,7 @@ class EndpointConfig(msgspec.Struct, frozen=True):
     membership: MembershipKind = "partitionable"
     founders: tuple[str, ...] = ()
     state: bool = False
+    trace_receives: bool = False
 
     def __post_init__(self) -> None:
         check_membership(self.membership, self.founders)

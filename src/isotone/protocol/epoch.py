@@ -273,6 +273,9 @@ class Epoch:
         self._unreported_casts += 1
         if cast.payloads:
             self.unreported += len(cast.payloads[0]) * len(cast.payloads)  # an estimate decides when to report
+            if self._recorder is not None and self._config.trace_receives:
+                origin = self.view.members[sender]
+                self._recorder.receive(self.now, self.view.id, origin, cast.number, len(cast.payloads), origin)
         return True
 
     def _store_late(self, sender: int, cast: Cast) -> None:

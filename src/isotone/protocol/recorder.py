@@ -25,6 +25,9 @@ class Recorder(Protocol):
         types: Sequence[str | None] | None,
         items: Sequence[Sequence[str] | None] | None,
     ) -> None: ...
+    def receive(
+        self, now: int, view: ViewId | None, origin: ProcessId, first_number: int, count: int, peer: ProcessId
+    ) -> None: ...
     def deliver(
         self,
         now: int,

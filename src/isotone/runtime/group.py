@@ -310,6 +310,7 @@ def join(
     limits: Limits | None = None,
     trace: str | Path | None = None,
     trace_form: Literal["parquet", "jsonl"] | None = None,
+    trace_receives: bool = False,
     incarnation: int | None = None,
     found: bool | None = None,
     membership: MembershipKind = "partitionable",
@@ -346,6 +347,7 @@ def join(
         limits=limits or Limits(),
         seed=random.getrandbits(62),
         state=state is not None,
+        trace_receives=trace_receives,
         membership=membership,
         founders=tuple([founders] if isinstance(founders, str) else founders),
     )

@@ -89,6 +89,7 @@ def draw(seed: int, orders: list[str], liveness_ms: float, membership: Membershi
         options=options,
         membership=membership,
         founders=founders,
+        trace_receives=level != "agreed",
         seeds=seeds,
         dial_ms=dial_ms,
         found_after_ms=found_after_ms,

@@ -68,6 +68,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     options: dict[str, int | str | bool] = {}
     membership: MembershipKind = "partitionable"
     founders: list[str] = []
+    trace_receives: bool = False
     seeds: list[str] = []
     dial_ms: float = 100.0
     found_after_ms: float = 1_000.0

@@ -58,8 +58,8 @@ def default_factory(config: EndpointConfig, recorder: Any) -> EndpointLike:
 
 
 def _network_detail(scenario: Scenario) -> dict[str, str]:
-    """What the trace says about the network: its clock, the seed, and the parameters of its links."""
-    detail = {"clock": "virtual", "seed": str(scenario.seed), "interface": scenario.network.interface}
+    """What the trace says about the network: the seed, and the parameters of its links."""
+    detail = {"seed": str(scenario.seed), "interface": scenario.network.interface}
     for name in LinkSettings.__struct_fields__:
         detail[name] = msgspec.json.encode(getattr(scenario.network, name), order="sorted").decode()
     if scenario.network.links:
@@ -120,7 +120,7 @@ class Simulation:
     def _recorder(self, pid: ProcessId) -> TraceRecorder | None:
         if not self._trace:
             return None
-        recorder = TraceRecorder(pid, self.scenario.name)
+        recorder = TraceRecorder(pid, self.scenario.name, "virtual")
         self._recorders.append(recorder)
         return recorder
 
@@ -205,6 +205,7 @@ class Simulation:
             limits=self._limits,
             membership=scenario.membership,
             founders=tuple(scenario.founders),
+            trace_receives=scenario.trace_receives,
             seed=derive(scenario.seed, "endpoint", pid),
         )
         recorder = self._recorder(pid)
