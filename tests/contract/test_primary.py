@@ -38,7 +38,7 @@ def test_a_majority_goes_on_and_the_minority_is_expelled_and_comes_back(ordering
     assert bag.run(4 * SECOND, until=lambda: bag.names("a#1") == "abc" and bag.blocked("d#1") == bag.blocked("e#1") == [True])
     assert bag.names("d#1") == "abcde"
     traffic(bag)
-    with pytest.raises(Blocked, match="d#1 is blocked: it reaches 2 members of its view and needs 3"):
+    with pytest.raises(Blocked, match="d#1 is blocked: it reaches 2 of its view's members and needs 3"):
         bag.live["d#1"].submit([b"x"], bag.now)
     assert bag.meet()
     assert "d#1 was left out of primary view" in bag.refused["d#1"]
@@ -133,7 +133,7 @@ def test_a_survivor_without_a_majority_keeps_its_place_and_says_so() -> None:
         bag.crash(process)
         bag.begin(process[0])
     bag.run(2 * SECOND)
-    assert bag.live["c#1"].blocked == "c#1 is blocked: it reaches 1 members of its view and needs 2"
+    assert bag.live["c#1"].blocked == "c#1 is blocked: it reaches 1 of its view's members and needs 2"
     assert not bag.names("a#2")
 
 

@@ -178,10 +178,11 @@ def repetitions_delivered(patch: Patch) -> None:
             return packet.records
         return []
 
-    def store(self: Epoch, sender: int, cast: Cast) -> None:
+    def store(self: Epoch, sender: int, cast: Cast) -> bool:
         if cast.seq > self.held[sender]:
             self.held[sender] = cast.seq
             self.buffers[sender].append(cast)
+        return True
 
     patch.setattr(PeerLink, "receive", again)
     patch.setattr(Epoch, "_store", store)
@@ -283,8 +284,8 @@ def blind_detector(patch: Patch) -> None:
 
 
 def window_never_reopens(patch: Patch) -> None:
-    """Stability is never learned, so buffers are not freed and the window stays shut once it is full."""
-    patch.setattr(Epoch, "_free", lambda self, stable: None)
+    """Own casts never count as held by the others, so the window stays shut once it is full."""
+    patch.setattr(Epoch, "_release", lambda self, count: None)
 
 
 MUTANTS = [

@@ -21,7 +21,7 @@ def coordinator_says_so(patch: Patch) -> None:
 
     def complete(self: Primary, change: Any, view: Any, addresses: list[str], now: int) -> None:
         previous = change.cohort.view if change.cohort is not None else INITIAL_VIEW
-        self._enter(Decision(previous, view, addresses, change.cohort), now)
+        self._enter(Decision(previous, view, addresses, change.cohort, [], []), now)
 
     patch.setattr(Primary, "complete", complete)
 

@@ -309,7 +309,7 @@ def test_bad_directs_are_refused(sender: int, record: Direct) -> None:
     ("options", "text"),
     [
         ({"policy": "bookeeper"}, "did you mean 'bookkeeper'"),
-        ({"policy": 3}, "are texts"),
+        ({"policy": 3}, "must be a text"),
         ({"slots": "odd"}, "valid are even, random"),
         ({"window": 0}, "from 1 to 1000"),
         ({"patterns": "a:3"}, "has no patterns"),

@@ -24,7 +24,7 @@ def decision(view: ViewId, first: bool) -> Vote:
     members = (A, B, C)
     cohort = None if first else Cohort(ViewId(2, A), [A, B], [A, B], [0, 0], [], [])
     previous = INITIAL_VIEW if cohort is None else cohort.view
-    return Vote(previous, DECIDE, 0, -1, Decision(previous, View(view, members, Ordering()), ["", "", ""], cohort))
+    return Vote(previous, DECIDE, 0, -1, Decision(previous, View(view, members, Ordering()), ["", "", ""], cohort, [], []))
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 import isotone
@@ -71,7 +72,7 @@ def test_a_minority_is_blocked_expelled_and_back() -> None:
             c.block(["a", "b"])
             await until(lambda: together(a, b), "a view of the majority")
             await until(lambda: c.status()["blocked"], "c being blocked")
-            with pytest.raises(isotone.Blocked, match="blocked: it reaches 1 members of its view and needs 2"):
+            with pytest.raises(isotone.Blocked, match="blocked: it reaches 1 of its view's members and needs 2"):
                 await c.send(b"lost")
             await a.send(b"while c is away")
             for group in groups:
@@ -119,6 +120,19 @@ def test_another_kind_of_membership_is_refused_in_one_line() -> None:
                 await stranger.start()
 
     run(main())
+
+
+def test_founders_that_differ_found_nothing_and_are_told_why() -> None:
+    async def test() -> None:
+        timing = msgspec.structs.replace(TIMING, name_conflict_ns=2_000 * MS)
+        addresses = free_addresses(2)
+        groups = [joining(name, addresses, founders=[name], timing=timing) for name in "ab"]
+        for outcome in await asyncio.gather(*(group.start() for group in groups), return_exceptions=True):
+            assert isinstance(outcome, isotone.Closed)
+            assert "primary membership with founders a" in str(outcome)
+            assert "primary membership with founders b" in str(outcome)
+
+    run(test())
 
 
 def test_wrong_settings_are_said_at_once() -> None:

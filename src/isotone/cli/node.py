@@ -25,6 +25,7 @@ def node(
     k: Annotated[int, typer.Option(help="For level k: how many members hold a message before it is delivered.")] = 1,
     membership: Annotated[str, typer.Option(help="partitionable, or primary: only a majority goes on.")] = "partitionable",
     founders: Annotated[str, typer.Option(help="For primary: the names that begin the group together, as a,b,c.")] = "",
+    option: Annotated[list[str] | None, typer.Option(help="An option of the orderer, as name=value; repeatable.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Directory for the trace.")] = None,
 ) -> int:
     """Take part in a group: each line of standard input is a message; ends with Ctrl-C or SIGTERM by leaving."""
@@ -34,6 +35,7 @@ def node(
     from isotone.model.errors import unknown
     from isotone.model.settings import MEMBERSHIPS
     from isotone.model.view import LEVELS
+    from isotone.sim.scenario import parse_overrides
 
     if level not in LEVELS:
         raise unknown("level", level, LEVELS)
@@ -42,6 +44,7 @@ def node(
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     return isotone.run(_run(isotone.join(
         group, name=name, listen=listen, seeds=seed or [], order=order, level=level, k=k, trace=trace,
+        options=parse_overrides(option or []),
         membership=membership, founders=[name for name in founders.split(",") if name],
     )))  # fmt: skip
 

@@ -89,7 +89,7 @@ class Blockage(msgspec.Struct, frozen=True):
     @property
     def reason(self) -> str:
         """For people."""
-        return f"blocked: it reaches {len(self.reachable)} members of its view and needs {self.needed}"
+        return f"blocked: it reaches {len(self.reachable)} of its view's members and needs {self.needed}"
 
 
 class Expulsion(msgspec.Struct, frozen=True):

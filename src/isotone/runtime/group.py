@@ -16,7 +16,7 @@ from typing import Literal, Self
 
 import msgspec
 
-from isotone.model.errors import Closed, ConfigError, LocalProtocolError
+from isotone.model.errors import Closed, ConfigError, LocalProtocolError, unknown
 from isotone.model.ids import ProcessId, incarnation_of, name_of, process_id
 from isotone.model.settings import MS, EndpointConfig, Limits, MembershipKind, Timing
 from isotone.model.view import Level, Ordering, View
@@ -26,6 +26,7 @@ from isotone.protocol.recorder import Recorder
 from isotone.runtime.addresses import parse_address, same_place
 from isotone.runtime.driver import Driver, EndpointFactory, EndpointLike
 from isotone.runtime.events import Batch, Event
+from isotone.runtime.logs import logger
 from isotone.runtime.network import Network
 from isotone.runtime.outgoing import Items, Types
 from isotone.runtime.state import Stateful
@@ -147,6 +148,17 @@ class Group:
         after = _FOUND_AFTER_NS if waits else 0
         return msgspec.structs.replace(self._config, address=self._address, founder=founder, found_after_ns=after)
 
+    def _hint(self) -> str:
+        if self._config.membership == "primary":
+            return f"waiting for all founders, {', '.join(self._config.founders)}, to be there anew, or for their group to go on"
+        return "nobody may found the group? give all processes the same list of seeds, their own address included"
+
+    def _warn(self, given: Ordering) -> None:
+        """The view's ordering holds for all its members, whatever they asked for."""
+        asked = self._config.ordering
+        if given != asked:
+            logger.warning("%s orders by %s, not as this process asked for (%s)", self.group, _told(given), _told(asked))
+
     async def _first_view(self, driver: Driver) -> None:
         try:
             async with asyncio.timeout(self._timeout) as limit:
@@ -155,13 +167,16 @@ class Group:
                     refusal = driver.network.seeds.verdict()
                     if refusal is not None and not driver.joined.done():
                         raise ConfigError(f"cannot join group {self.group!r}: {refusal}")
-                    driver.network.seeds.report(driver.network.linked())
+                    driver.network.seeds.report(driver.network.linked(), self._hint())
         except TimeoutError:
             if not limit.expired():
                 raise
             seeds = ", ".join(self._seeds) or "none"
             raise TimeoutError(f"no view of group {self.group!r} within {self._timeout:g} s (seeds: {seeds})") from None
         driver.joined.result()
+        view = driver.endpoint.view
+        if view is not None:
+            self._warn(view.ordering)
 
     # --- coming back -----------------------------------------------------------------------------------------------
 
@@ -332,12 +347,14 @@ def join(
     """
     if not 0 < len(group) <= 255 or not group.isprintable():
         raise ConfigError(f"group name {group!r}: use 1 to 255 printable characters")
+    founders = [founders] if isinstance(founders, str) or not isinstance(founders, Iterable) else list(founders)
     addresses = [seeds] if isinstance(seeds, str) else list(seeds)
     for seed in addresses:
         parse_address(seed, "seed")
     parse_address(listen, "listen address", any_port=True)
     if advertise is not None:
         parse_address(advertise, "advertised address")
+    _check_types(order, level, k, options, membership, founders, timing, limits, trace_form, state)
     ordering = Ordering(order, level, k, dict(options or {}))
     registry.validate(ordering)
     config = EndpointConfig(
@@ -349,8 +366,39 @@ def join(
         state=state is not None,
         trace_receives=trace_receives,
         membership=membership,
-        founders=tuple([founders] if isinstance(founders, str) else founders),
+        founders=tuple(founders),
     )
     return Group(
         group, config, listen, advertise, addresses, trace, trace_form, timeout, found, rejoin, _endpoint_factory, state
     )  # fmt: skip
+
+
+def _told(ordering: Ordering) -> str:
+    options = "".join(f" {name}={value}" for name, value in ordering.options.items())
+    return f"{ordering.order} {ordering.level}{f' {ordering.k}' if ordering.level == 'k' else ''}{options}"
+
+
+def _check_types(
+    order: object, level: object, k: object, options: object, membership: object, founders: Iterable[object], timing: object,
+    limits: object, trace_form: object, state: object,
+) -> None:  # fmt: skip
+    """Raise `ConfigError` for a setting that is not even of the right type; callers without a type checker are common."""
+    for name, value in (("order", order), ("level", level), ("membership", membership)):
+        if not isinstance(value, str):
+            raise ConfigError(f"{name} is {value!r}: must be a text")
+    if type(k) is not int:
+        raise ConfigError(f"k is {k!r}: must be an integer")
+    if k > 1 and level != "k":
+        raise ConfigError(f'k is {k}, but the level is {level!r}: k belongs to level="k"')
+    if options is not None and not isinstance(options, Mapping):
+        raise ConfigError(f"options are {options!r}: must be a mapping of names to values")
+    for founder in founders:
+        if not isinstance(founder, str):
+            raise ConfigError(f"founder {founder!r}: must be a name")
+    for name, value, type_ in (("timing", timing, Timing), ("limits", limits, Limits)):
+        if value is not None and not isinstance(value, type_):
+            raise ConfigError(f"{name} is {value!r}: must be isotone.{type_.__name__}(…)")
+    if trace_form not in (None, "parquet", "jsonl"):
+        raise unknown("trace_form", str(trace_form), ("parquet", "jsonl"))
+    if state is not None and not (callable(getattr(state, "snapshot", None)) and callable(getattr(state, "restore", None))):
+        raise ConfigError(f"state is {state!r}: must have the methods snapshot and restore")

@@ -69,7 +69,7 @@ class Seeds:
             return None
         return "; ".join(f"seed {address}: {seed.refusal}" for address, seed in others.items())
 
-    def report(self, linked: Container[ProcessId]) -> None:
+    def report(self, linked: Container[ProcessId], hint: str) -> None:
         """Say what is missing, at growing intervals; to be called while this process waits for its first view."""
         now = time.monotonic()
         if now < self._next_report:
@@ -78,10 +78,7 @@ class Seeds:
         self._next_report = now + self._report_s
         missing = [a for a, s in self._seeds.items() if not s.myself and (s.process is None or s.process not in linked)]
         waited = f"{now - self._began:.0f} s"
-        if len(missing) == len(self._seeds) and missing:
+        if missing and len(missing) == sum(not seed.myself for seed in self._seeds.values()):
             logger.warning("%s: no seed answers (%s) for %s; still trying", self._group, ", ".join(missing), waited)
         else:
-            logger.warning(
-                "%s: seeds answer, but no view for %s; still trying (nobody may found the group? give all processes the same "
-                "list of seeds, their own address included)", self._group, waited,
-            )  # fmt: skip
+            logger.warning("%s: seeds answer, but no view for %s; still trying (%s)", self._group, waited, hint)

@@ -28,11 +28,14 @@ def run(
     """Run a scenario (or the file of one) and return its rows, their digest, counters and processes.
 
     `order` and `seed` replace the scenario's own; `overrides` are those of `load_scenario` and need a file. Options of a
-    scenario belong to its own order, so another order runs with its defaults.
+    scenario belong to its own order, so another order runs with its defaults, and what `overrides` say.
     """
-    loaded = scenario if isinstance(scenario, Scenario) else load_scenario(scenario, overrides)
-    if order is not None and order != loaded.order:
-        loaded = msgspec.structs.replace(loaded, order=order, options={})
+    if isinstance(scenario, Scenario):
+        loaded = scenario
+        if order is not None and order != loaded.order:
+            loaded = msgspec.structs.replace(loaded, order=order, options={})
+    else:
+        loaded = load_scenario(scenario, {"order": order, **(overrides or {})} if order is not None else overrides)
     if seed is not None:
         loaded = msgspec.structs.replace(loaded, seed=seed)
     return Simulation(loaded, app=app, endpoint_factory=endpoint_factory, trace=trace, wire=wire).run()

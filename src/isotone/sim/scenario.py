@@ -189,6 +189,8 @@ def parse_scenario(data: dict[str, Any], overrides: Mapping[str, Any] | None = N
     """A scenario from what a TOML file holds; `overrides` are those of `load_scenario`."""
     if overrides:
         data = copy.deepcopy(data)
+        if "order" in overrides and overrides["order"] != data.get("order", "single_phase"):
+            data.pop("options", None)  # they belong to the order of the file
         for key, value in overrides.items():
             _override(data, key, value)
     _check_keys(data, Scenario, "")

@@ -241,11 +241,16 @@ class Membership:
     def _other_kind(self, peer: ProcessId, record: Probe, now: int) -> bool:
         """Whether `peer` cannot be in one group with this process; who is in none yet hears why."""
         reason = self._charters.difference(peer)
-        if reason is not None and self._host.epoch is None and record.view is not None:
+        if reason is None:
+            return False
+        if self._host.epoch is not None:
+            if record.view is None:
+                self._host.send(peer, Refuse(reason, True))
+        elif record.view is not None:
             self.end(reason, now)
-        elif reason is not None and self._host.epoch is not None and record.view is None:
-            self._host.send(peer, Refuse(reason, True))
-        return reason is not None
+        else:
+            self._refused(reason, now)
+        return True
 
     def _on_probe(self, peer: ProcessId, record: Probe, now: int) -> None:
         if not all(is_process_id(process) for process in (*record.members, *record.contacts)):
@@ -286,11 +291,18 @@ class Membership:
         if record.final:
             self.end(record.reason, now)
         elif self._host.epoch is None:
-            if self._refused_at is None or now - self._refused_last > 8 * self._timing.probe_ns:
-                self._refused_at = now
-            self._refused_last = now
-            if now - self._refused_at >= self._timing.name_conflict_ns:
-                self.end(record.reason, now)
+            self._refused(record.reason, now)
+
+    def _refused(self, reason: str, now: int) -> None:
+        """Somebody is there with whom this process cannot be in a group: end, unless that passes."""
+        if self._refused_at is None or not self._is_refused(now):
+            self._refused_at = now
+        self._refused_last = now
+        if now - self._refused_at >= self._timing.name_conflict_ns:
+            self.end(reason, now)
+
+    def _is_refused(self, now: int) -> bool:
+        return self._refused_at is not None and now - self._refused_last <= 8 * self._timing.probe_ns
 
     def end(self, error: str | None, now: int) -> None:
         """Stop without a last view: refused, or leaving before there was one."""
@@ -364,6 +376,7 @@ class Membership:
             if epoch is None:
                 heard = [said for peer, said in self.directory.said.items() if self.directory.hears(peer, now)]
                 waiting = now - self._started < self._config.found_after_ns or any(said.view is not None for said in heard)
+                waiting = waiting or self._is_refused(now)
                 return not waiting and {name_of(peer) for peer in estimate} == self.primary.founders
             if 2 * len(set(estimate) & set(epoch.view.members) - self._departed) <= len(epoch.view):
                 return False

@@ -62,13 +62,15 @@ class Orderer:
     """Base of all orderers. `total` says whether deliveries carry positions.
 
     `options` are what a user may set, with their values; `numbers` are options that are integers, as (default, least,
-    most). In both the first is the default. `packets` names the kinds of records without messages, for the trace.
+    most). In both the first is the default. `texts` are options of which the orderer itself knows what they may be.
+    `packets` names the kinds of records without messages, for the trace.
     """
 
     name: ClassVar[str]
     total: ClassVar[bool] = True
     options: ClassVar[dict[str, tuple[int | str | bool, ...]]] = {}
     numbers: ClassVar[dict[str, tuple[int, int, int]]] = {}
+    texts: ClassVar[tuple[str, ...]] = ()
     packets: ClassVar[dict[int, str]] = {}
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
@@ -99,13 +101,16 @@ class Orderer:
     @classmethod
     def check_options(cls, options: Mapping[str, int | str | bool]) -> None:
         """Raise `ConfigError` unless a view can be run with these options."""
-        known = {**cls.options, **cls.numbers}
+        known = {**cls.options, **cls.numbers, **dict.fromkeys(cls.texts, ())}
         for name, value in options.items():
             if name not in known:
                 if not known:
                     raise ConfigError(f"order {cls.name!r} has no options, got {name!r}")
                 raise unknown(f"option of {cls.name}", name, known)
-            if name in cls.numbers:
+            if name in cls.texts:
+                if not isinstance(value, str):
+                    raise ConfigError(f"option {name} of {cls.name} is {value!r}: must be a text")
+            elif name in cls.numbers:
                 _, least, most = cls.numbers[name]
                 if type(value) is not int or not least <= value <= most:
                     raise ConfigError(f"option {name} of {cls.name} is {value!r}: must be an integer from {least} to {most}")

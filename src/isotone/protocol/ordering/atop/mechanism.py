@@ -53,6 +53,7 @@ class Atop(Orderer):
     name = "atop"
     options = {"slots": ("even", "random")}  # noqa: RUF012
     numbers = {"window": (20, 1, 1000), "epsilon": (1, 1, 1000), "threshold": (300, 0, 2000)}  # noqa: RUF012
+    texts = ("policy", "patterns")
     packets = {_SKIP: "skip", _DUMMY: "dummy", _POLICY: "policy"}  # noqa: RUF012
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
@@ -81,12 +82,8 @@ class Atop(Orderer):
 
     @classmethod
     def check_options(cls, options: Mapping[str, int | str | bool]) -> None:
-        rest = dict(options)
-        policy, patterns = rest.pop("policy", DEFAULT), rest.pop("patterns", "")
-        if not isinstance(policy, str) or not isinstance(patterns, str):
-            raise ConfigError(f"options policy and patterns of {cls.name} are texts, got {policy!r} and {patterns!r}")
-        find_policy(policy).check_patterns(patterns)
-        super().check_options(rest)
+        super().check_options(options)
+        find_policy(str(options.get("policy", DEFAULT))).check_patterns(str(options.get("patterns", "")))
 
     def _tell(self, stamp: list[int], to: int | None) -> None:
         self.outbox.direct(_POLICY, stamp, to)
