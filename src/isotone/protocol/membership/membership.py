@@ -313,7 +313,7 @@ class Membership:
     def _lost(self) -> set[ProcessId]:
         """Members of the current view that lack casts which are gone; they can join the next one."""
         epoch = self._host.epoch
-        return {epoch.view.members[rank] for rank in epoch.lost} if epoch is not None else set()
+        return {epoch.view.members[rank] for rank in epoch.lost} - self._departed if epoch is not None else set()
 
     # When to change, and with whom
 
@@ -362,7 +362,7 @@ class Membership:
         """Primary: the members of the view that are with this process."""
         epoch = self._host.epoch
         said = self.directory.said
-        gone = self._departed | self._banned
+        gone = self._departed | self._banned | self._lost()  # who was given up cannot decide what follows
         return tuple(
             peer
             for peer in (epoch.view.members if epoch is not None else ())

@@ -47,6 +47,7 @@ class Primary:
         self._last: Decision | None = None  # the one that led to the current view
         self._ready = INITIAL_VIEW  # the largest round that this process, fresh, was ready for …
         self._ready_with: frozenset[ProcessId] = frozenset()  # … and its participants
+        self._ready_after: dict[ViewId, ViewId] = {}  # the largest of them by the view that it follows
 
     # What the rounds ask
 
@@ -78,6 +79,8 @@ class Primary:
         if self._host.epoch is None and change.round > self._ready:
             self._ready = change.round
             self._ready_with = frozenset(change.participants)
+            cohorts = change.plan.cohorts if change.plan is not None else []
+            self._ready_after[cohorts[0].view if cohorts else INITIAL_VIEW] = change.round
 
     def complete(self, change: Change, view: View, addresses: list[str], now: int) -> None:
         """All participants of an own round are ready: have it decided."""
@@ -185,10 +188,12 @@ class Primary:
     def _may_enter(self, peer: ProcessId, decision: Decision) -> bool:
         """Whether a fresh process can enter a view without harm to a later round that it was ready for.
 
-        A later round may lead to another view with this process in it. A later round to found the group does not if one of
+        A later round may lead to another view with this process in it; not one that follows the same view, of which one is
+        decided. A later round to found the group does not if one of
         its participants is in this view.
         """
-        if decision.view.id >= self._ready:
+        rival = max((one for after, one in self._ready_after.items() if after != decision.previous), default=INITIAL_VIEW)
+        if decision.view.id >= self._ready or (decision.cohort is not None and decision.view.id >= rival):
             return True
         return decision.cohort is None and peer in self._ready_with and peer in decision.view.members
 

@@ -61,6 +61,7 @@ class Changes:
         self._seed = seed
         self._trusted = [0] * count  # since when
         self._exits = [0] * count  # how often each member has left the core, or failed to come back
+        self._kept = [0] * count  # how often a ring kept a member that is suspected here
         self._frozen_at = 0
         self._decisions: dict[int, Consensus[list[int]]] = {}
         self._proposed = False
@@ -86,6 +87,9 @@ class Changes:
         for rank in late:
             self._exits[rank] += 1
             self._trusted[rank] = max(self._trusted[rank], now)
+        for rank in self.soft.keys() & set(ring.core):  # the others trust it: do not ask again at once
+            self.soft[rank] = now + (self._return_ns << min(self._kept[rank], _DOUBLINGS))
+            self._kept[rank] += 1
         self._decisions = {number: one for number, one in self._decisions.items() if number >= ring.number}
         self._proposed = False
         self._decided_at = None
@@ -204,6 +208,6 @@ class Changes:
             return None
         if silent and now < self._frozen_at + 2 * self._patience:
             return None
-        top = max(answers.values())
+        top = max(chain.ring.start - 1, *answers.values())
         first = next((place for place, rank in enumerate(new) if answers[rank] == top), 0)  # it can begin at once
         return [top + 1, *new[first:], *new[:first]]

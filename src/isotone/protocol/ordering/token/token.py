@@ -157,7 +157,7 @@ class Token(Orderer):
             self.fetch_at = None
             self.asked = 0
             return
-        state = (chain.top, sum(chain.have))
+        state = (chain.top, sum(map(min, chain.taken, chain.have)))
         if self.fetch_at is None or state != self.state:
             self.state = state
             self.fetch_at = now + _PATIENCE * self.outbox.timing.heartbeat_ns
