@@ -127,3 +127,21 @@ def test_a_hop_of_a_member_that_was_not_named_does_not_count() -> None:
 def test_a_direct_record_that_nobody_sends_is_refused(record: Direct) -> None:
     with pytest.raises(RemoteProtocolError):
         Sites(3).sites[0].direct(1, record, 0)
+
+
+def test_a_hop_that_numbers_nothing_is_evidence_of_the_next_message() -> None:
+    """Without it the chain is broken: who lacks that hop cannot deliver what comes after it."""
+    walk = Sites(3, "safe")
+    walk.submit(0, b"x")
+    walk.settle()  # with `safe` all three have had the token: hops 2 and 3 number nothing
+    walk.submit(1, b"y")
+    walk.settle()
+    empty = [(rank, stamp[1]) for rank, kind, stamp in walk.said if kind == TOKEN and len(stamp) == 3]
+    numbering = [(rank, stamp[1]) for rank, kind, stamp in walk.said if kind == TOKEN and len(stamp) > 3]
+    between = [rank for rank, hop in empty if numbering[0][1] < hop < numbering[1][1]]
+    assert between
+    for bench in walk.benches:
+        _, cast, _, evidence = bench.delivered[1]
+        assert cast.payloads == [b"y"]
+        assert evidence is not None
+        assert set(evidence[0::2]) == {numbering[1][0], *between}
