@@ -77,6 +77,7 @@ class Epoch:
         self._released = 0  # own casts that have left the window
         self._kept = (0, 0)  # how many casts were kept for external members at the last count, and their bytes
         self.lost: set[int] = set()  # external members that lack what was freed: they must leave the view
+        self._keeps_all = config.membership == "primary"  # there a majority may need them back before the next view is decided
         self.window_closed_by: set[int] = set()  # ranks whose applications lag
         self.frozen = False
         self.accepted: list[int] = []
@@ -335,7 +336,7 @@ class Epoch:
         self._release(ready[self.rank])
         if self.rank in core and self._keeps_too_much(ready):
             self._expel(ready)
-        if self.lost:
+        if self.lost and not self._keeps_all:
             rows = [row for rank, row in enumerate(matrix) if rank not in self.lost]
             stable = [min(column) for column in zip(*rows, strict=True)]
         self._free(stable)
@@ -473,7 +474,7 @@ class Epoch:
             for peer, held in zip(cohort.present, cohort.held, strict=True):
                 rank = self.rank_of[peer]
                 link = self.links[rank]
-                if link is None or held[sender] >= cohort.target[sender] or rank in self.lost:
+                if link is None or held[sender] >= cohort.target[sender] or (rank in self.lost and not self._keeps_all):
                     continue
                 require(held[sender] >= self.freed[sender], "a cast that a member lacks was freed")
                 done = self._relayed.get((rank, sender), 0)

@@ -313,7 +313,12 @@ class Membership:
     def _lost(self) -> set[ProcessId]:
         """Members of the current view that lack casts which are gone; they can join the next one."""
         epoch = self._host.epoch
-        return {epoch.view.members[rank] for rank in epoch.lost} - self._departed if epoch is not None else set()
+        if epoch is None or not epoch.lost:
+            return set()
+        lost = {epoch.view.members[rank] for rank in epoch.lost} - self._departed
+        if self.primary is not None and 2 * len(set(self._reachable()) - lost) <= len(epoch.view):
+            return set()  # nobody can go on without them, and what they lack is still here
+        return lost
 
     # When to change, and with whom
 
@@ -362,7 +367,7 @@ class Membership:
         """Primary: the members of the view that are with this process."""
         epoch = self._host.epoch
         said = self.directory.said
-        gone = self._departed | self._banned | self._lost()  # who was given up cannot decide what follows
+        gone = self._departed | self._banned
         return tuple(
             peer
             for peer in (epoch.view.members if epoch is not None else ())
