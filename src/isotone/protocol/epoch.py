@@ -5,8 +5,8 @@ An epoch begins when a view is installed and ends when the next one is. While it
 the orderer the common set and delivers the rest.
 
 Invariants: `held[s]` counts the casts of s without a gap; a cast stays in `buffers` until every member of the view is
-known to hold it; the orderer has accepted exactly the first `accepted[s]` casts; nothing is multicast or delivered
-between `freeze` and `conclude`.
+known to hold it, but for members outside the orderer's core that were given up (`lost`); the orderer has accepted
+exactly the first `accepted[s]` casts; nothing is multicast or delivered between `freeze` and `conclude`.
 """
 
 from __future__ import annotations
