@@ -88,6 +88,13 @@ def test_verify_for_people(spark: Any, swapped: Path, capsys: Captured) -> None:
     assert out.splitlines()[-1].startswith("violated: ")
 
 
+def test_two_traces_of_one_run_name_are_not_taken_for_one_silently(spark: Any, tmp_path: Path, capsys: Captured) -> None:
+    jsonl(tmp_path / "one.jsonl", ROW)
+    jsonl(tmp_path / "two.jsonl", ROW)
+    _, out, _ = isotone(capsys, "verify", tmp_path / "one.jsonl", tmp_path / "two.jsonl", "--checks", "fifo")
+    assert out.splitlines()[-1].endswith("verify them one at a time")
+
+
 def test_verify_says_unknown_without_the_columns(spark: Any, tmp_path: Path, capsys: Captured) -> None:
     jsonl(tmp_path / "foreign.jsonl", ROW)
     status, out, _ = isotone(capsys, "verify", tmp_path, "--checks", "position")

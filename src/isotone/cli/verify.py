@@ -41,7 +41,7 @@ def verify(
         print(json.dumps(outcome.report.to_json(), indent=2))
     else:
         show(outcome.report)
-        show_quarantined(outcome)
+        show_quarantined(outcome, len(traces) > 1)
     return STATUS[outcome.report.verdict]
 
 
@@ -82,10 +82,12 @@ def show(report: Report) -> None:
     print(f"{report.verdict}: {len(report.checks)} checks over {report.events:,} events{bad}")
 
 
-def show_quarantined(outcome: Outcome) -> None:
-    """Print the first rows that were set apart."""
+def show_quarantined(outcome: Outcome, several: bool) -> None:
+    """Print the first rows that were set apart; `several` traces may have been taken for one."""
     for bad in outcome.quarantined[:SHOWN_MAX]:
         print(f"  quarantined {bad.file}:{bad.line}: {bad.reason}")
     more = outcome.report.quarantined - SHOWN_MAX
     if more > 0:
         print(f"  … and {more:,} more")
+    if several and any("goes back to one it has had" in bad.reason for bad in outcome.quarantined):
+        print("  two of the traces have one run name and the same processes: verify them one at a time")
