@@ -190,6 +190,9 @@ def _marks(run: Compact, conflicts: Conflicts) -> Marks:
     def numbered(found: Iterable[Any]) -> list[int]:
         return sorted({number.setdefault(one, len(number)) for one in found})
 
+    if conflicts.by == "predicate":  # a function is asked for each pair of kinds, which is a mark of its own
+        left = [numbered([kind]) for kind in range(len(codes))]
+        return Marks(of, left, [numbered(k for k, two in enumerate(codes) if conflicts.conflict(*one, *two)) for one in codes])
     return Marks(of, [numbered(_leaves(conflicts, *one)) for one in codes], [numbered(_asks(conflicts, *one)) for one in codes])
 
 
