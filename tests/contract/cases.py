@@ -3,8 +3,8 @@
 An orderer that is registered later is held to the contract without a line here, unless its order is extrinsic
 (PROTOCOLS §3): then it may hand messages back when a view ends without the member that orders, and says so below.
 
-A semantic order is asked twice: without a relation, when everything conflicts and it has to keep what the plain order
-keeps, and with one that is no equivalence, over messages with several items.
+A semantic order is asked twice: without a relation (with its default options), when everything conflicts and it has to keep
+what the plain order keeps, and with one that is no equivalence, over messages with several items.
 """
 
 from __future__ import annotations
@@ -77,9 +77,12 @@ def _cases() -> list[Case]:
     result = []
     for order in registry.names():
         options = registry.find(order).options
-        relations = (None, ACCOUNTS) if registry.find(order).semantic else (None,)
         for values in product(*options.values()):
             chosen = tuple(zip(options, values, strict=True))
+            relations: tuple[Conflicts | None, ...] = (None,)
+            if registry.find(order).semantic:
+                by_default = all(value == options[name][0] for name, value in chosen)
+                relations = (None, ACCOUNTS) if by_default else (ACCOUNTS,)
             if not any((order, name, value) in FOR_DEMONSTRATION for name, value in chosen):
                 result += [Case(order, level, chosen, relation) for relation in relations for level in LEVELS]
     return result

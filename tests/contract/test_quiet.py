@@ -79,9 +79,9 @@ def test_types_and_items_arrive_with_their_messages(case: Case) -> None:
     for process in (A, B, C):
         told = [(message.payload, message.type, message.items) for message in watch.told(process)]
         assert told == [
-            (b"b#1/0", "put", ("x", "y")),
+            (b"b#1/0", "update", ("x", "y")),
             (b"b#1/1", None, None),
-            (b"b#1/2", "get", ("z",)),
+            (b"b#1/2", "increment", ("z",)),
             (b"b#1/3", None, None),
         ]
 
