@@ -178,20 +178,67 @@ class Conflicts(msgspec.Struct, frozen=True, array_like=True, dict=True):
         )
 
 
+def named(relation: Conflicts | None) -> str:
+    """A relation as a trace names it: JSON of what a conflict file would hold; None stands for everything."""
+    if relation is None or relation.by == "everything":
+        content: dict[str, Any] = {"by": "everything"}
+    elif relation.by == "predicate":
+        content = {"by": relation.by, "name": relation.name, "version": relation.version}
+    elif relation.by == "item":
+        content = {"by": relation.by}
+    else:
+        content = {"by": relation.by, "operations": _listed(relation.pairs, relation.types)}
+        if relation.by == "both":
+            content["always"] = _listed(relation.always, ())
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+
+def from_name(text: str) -> Conflicts:
+    """The relation that a trace names; `ConfigError` if it names none."""
+    try:
+        content = json.loads(text)
+        if not isinstance(content, dict):
+            raise ConfigError("it is not a table")
+        if content.get("by") == "everything":
+            return Conflicts()
+        if content.get("by") == "predicate":
+            return msgspec.convert(content, _Named).relation
+        return conflicts_from(content)
+    except (ValueError, ConfigError) as error:
+        raise ConfigError(f"the trace names a conflict relation that is none: {error}") from None
+
+
+class _Named(msgspec.Struct, forbid_unknown_fields=True):
+    """A predicate in a trace."""
+
+    by: Literal["predicate"]
+    name: str
+    version: str = ""
+
+    @property
+    def relation(self) -> Conflicts:
+        return Conflicts("predicate", name=self.name, version=self.version)
+
+
 def load_conflicts(path: str | PathLike[str]) -> Conflicts:
     """Read a relation from a TOML file; `docs/conflicts.md` describes the format."""
+    content = read_conflicts(path)
+    try:
+        return conflicts_from(content)
+    except ConfigError as error:
+        raise ConfigError(f"conflict file {path}: {error}") from None
+
+
+def read_conflicts(path: str | PathLike[str]) -> dict[str, Any]:
+    """What a conflict file holds, not yet checked."""
     file = Path(path)
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read the conflict file {file}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"conflict file {file}: it is not text in UTF-8") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"conflict file {file}: {error}") from None
-    try:
-        return conflicts_from(content)
-    except ConfigError as error:
         raise ConfigError(f"conflict file {file}: {error}") from None
 
 
@@ -235,6 +282,14 @@ def _table(content: Mapping[str, Any], name: str) -> Mapping[str, list[str]]:
             raise ConfigError(f"a type in {name} has no name")
         if not isinstance(others, list) or not all(isinstance(other, str) for other in others):
             raise ConfigError(f"{name}.{type_} must be a list of types, in quotes")
+    return table
+
+
+def _listed(pairs: Iterable[Pair], types: Iterable[str]) -> dict[str, list[str]]:
+    """Pairs as a table of a conflict file, with a key for each of these types."""
+    table: dict[str, list[str]] = {name: [] for name in types}
+    for one, other in pairs:
+        table.setdefault(one, []).append(other)
     return table
 
 

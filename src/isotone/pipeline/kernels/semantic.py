@@ -185,6 +185,8 @@ def _precedence(chains: list[Any], marks: Marks) -> dict[int, list[int]]:
 def _marks(run: Compact, conflicts: Conflicts) -> Marks:
     codes: dict[Description, int] = {}
     of = np.array([codes.setdefault(one, len(codes)) for one in _descriptions(run)], dtype=np.int64)
+    for one in codes:
+        conflicts.validate(*one)
     number: dict[Any, int] = {}
 
     def numbered(found: Iterable[Any]) -> list[int]:
