@@ -172,6 +172,8 @@ def test_a_member_that_sends_what_the_relation_does_not_know_is_left_out() -> No
             except RemoteProtocolError as error:
                 caught.append(str(error))
             bag.collect(bag.live[target])
-    assert caught == ["a#1 breaks its conflict relation: unknown message type 'updat': did you mean 'update'? valid are increment, update"]
+    assert caught == [
+        "a#1 breaks its conflict relation: unknown message type 'updat': did you mean 'update'? valid are increment, update"
+    ]
     assert bag.run(5 * SECOND, until=lambda: "a#1" not in members(bag, "b#1"))
     assert [u.payloads for u in bag.upcalls["b#1"] if isinstance(u, DeliveryBatch)] == [[b"fine"]]
