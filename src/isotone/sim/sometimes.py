@@ -29,6 +29,10 @@ SECOND_HAND = "decision heard from a third member"
 DUEL = "proposers of one consensus outbid each other"
 LOST = "majority lost for good"
 
+PASSED = "message passed by a later one that commutes with it"
+OVERTAKEN = "message delivered from behind a gap"
+SURVIVED = "message recovered without those before it, which nobody has"
+
 COUNTED = {
     "retransmissions_first_second_of_view": LATE_RETRANSMISSION,
     "suspicions_withdrawn": WITHDRAWN,
@@ -43,6 +47,8 @@ COUNTED = {
     "decisions_adopted": ADOPTED,
     "decisions_second_hand": SECOND_HAND,
     "duels": DUEL,
+    "casts_early": OVERTAKEN,
+    "casts_early_common": SURVIVED,
 }
 """Counters of endpoints, and the states they stand for."""
 
@@ -52,28 +58,59 @@ STATES = (
 )  # fmt: skip
 PRIMARY = (BLOCKED, EXPELLED, ADOPTED, SECOND_HAND, DUEL, LOST)
 """States that only primary membership has; it has no merges."""
+SEMANTIC = (PASSED, OVERTAKEN, SURVIVED)
+"""States that only semantic orders have; the last two, those that take casts early."""
 
 
-def sometimes(rows: Iterable[Row], processes: Iterable[Process], primary: bool = False) -> dict[str, int]:
+def sometimes(rows: Iterable[Row], processes: Iterable[Process], primary: bool = False, semantic: bool = False) -> dict[str, int]:
     """How often each state occurred in one run."""
-    counts = dict.fromkeys((*STATES, *PRIMARY), 0)
+    counts = dict.fromkeys((*STATES, *PRIMARY, *SEMANTIC), 0)
     for process in processes:
         counters: dict[str, int] = getattr(process.endpoint, "counters", {})
         for name, state in COUNTED.items():
             counts[state] += counters.get(name, 0)
         counts[RETURNED] += process.returned
-    _from_rows(rows, counts)
-    unknown = (MERGE_OF_THREE,) if primary else PRIMARY
+    _from_rows(rows, counts, semantic)
+    unknown = {*((MERGE_OF_THREE,) if primary else PRIMARY), *(() if semantic else SEMANTIC)}
     return {state: count for state, count in counts.items() if state not in unknown}
 
 
-def _from_rows(rows: Iterable[Row], counts: dict[str, int]) -> None:
+class _Passing:
+    """Counts messages that are delivered after one that they precede: by number, position or (not for fifo) the sender's past."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._past: dict[tuple[str, int], dict[str, int]] = {}  # what the sender had sent and delivered before a message
+        self._known: dict[str, dict[str, int]] = {}  # per process, what precedes anything that it has delivered
+        self._last: dict[str, tuple[int, str, tuple[int, ...]]] = {}  # per process, the largest place
+
+    def take(self, row: Row) -> None:
+        process, key = row["process"], (row["origin"], row["number"])
+        known = self._known.setdefault(process, {})
+        if row["kind"] == "send":
+            self._past[key] = dict(known)
+            return
+        passed = known.get(key[0], 0) > key[1]
+        if "position" in row:
+            place = (row["view_epoch"], row["view_proposer"], tuple(row["position"]))
+            passed |= place < self._last.get(process, place)
+            self._last[process] = max(place, self._last.get(process, place))
+        self.count += passed
+        past = {} if "fifo" in row["protocol"] else self._past.get(key, {})
+        for origin, number in (*past.items(), key):
+            known[origin] = max(number, known.get(origin, 0))
+
+
+def _from_rows(rows: Iterable[Row], counts: dict[str, int], semantic: bool) -> None:
     """Walk the rows in the order of time, with each process's view and whether its flush is open."""
     view_of: dict[str, tuple[int, str]] = {}
     flushing: set[str] = set()
     merged: dict[tuple[int, str], set[tuple[int, str]]] = {}
+    passing = _Passing()
     for row in rows:
         process, kind = row["process"], row["kind"]
+        if semantic and kind in ("send", "deliver"):
+            passing.take(row)
         if kind == "flush":
             flushing.add(process)
         elif kind == "view":
@@ -93,3 +130,4 @@ def _from_rows(rows: Iterable[Row], counts: dict[str, int]) -> None:
         if kind in ("crash", "stop"):
             flushing.discard(process)
             view_of.pop(process, None)
+    counts[PASSED] = passing.count

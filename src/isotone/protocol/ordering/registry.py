@@ -13,6 +13,9 @@ from isotone.protocol.ordering.sequencer import Sequencer
 from isotone.protocol.ordering.single_phase import SinglePhase
 from isotone.protocol.ordering.token.token import Token
 from isotone.protocol.ordering.two_phase import TwoPhase
+from isotone.protocol.semantic.causal import SemanticCausal
+from isotone.protocol.semantic.fifo import SemanticFifo
+from isotone.protocol.semantic.total import SemanticTotal
 
 _ORDERERS: dict[str, type[Orderer]] = {}
 
@@ -24,7 +27,9 @@ def register(orderer: type[Orderer]) -> None:
     _ORDERERS[orderer.name] = orderer
 
 
-for _orderer in (Fifo, Causal, Sequencer, SinglePhase, AllAck, TwoPhase, Atop, Token):
+for _orderer in (
+    Fifo, Causal, Sequencer, SinglePhase, AllAck, TwoPhase, Atop, Token, SemanticFifo, SemanticCausal, SemanticTotal,
+):  # fmt: skip
     register(_orderer)
 
 
@@ -57,3 +62,12 @@ def validate(ordering: Ordering) -> None:
     if ordering.k < 1:
         raise ConfigError(f"k is {ordering.k}: must be at least 1")
     orderer.check_options(ordering.options)
+    conflicts = ordering.conflicts
+    if conflicts is not None:
+        if not orderer.semantic:
+            semantic = ", ".join(name for name in names() if _ORDERERS[name].semantic)
+            raise ConfigError(
+                f"order {orderer.name!r} looks at no conflict relation: one goes with {semantic or 'semantic orders'}"
+            )
+        if conflicts.by == "predicate":
+            _ = conflicts.function  # raises where this process does not have it
