@@ -22,10 +22,10 @@ from isotone.model.settings import EndpointConfig
 from isotone.model.view import View
 from isotone.protocol.membership.change import DECIDE as DECIDING
 from isotone.protocol.membership.change import Change, Farewell
+from isotone.protocol.membership.charter import check_ordering
 from isotone.protocol.membership.consensus import DECIDE, Ballot, Consensus
 from isotone.protocol.membership.directory import Directory
 from isotone.protocol.membership.rounds import Host, Rounds
-from isotone.protocol.ordering import registry
 
 _DECISIONS = 4
 """How many of the last decisions are kept for those that ask."""
@@ -92,7 +92,7 @@ class Primary:
             return
         change.stage = DECIDING
         change.stage_began = now
-        short = Cohort(cohort.view, cohort.members, cohort.present, cohort.target, [], [])
+        short = Cohort(cohort.view, cohort.members, cohort.present, cohort.target, [], [], cohort.early)
         instance = self._instance
         if instance is None:
             raise InvariantViolation("a view without its consensus")
@@ -170,7 +170,7 @@ class Primary:
         epoch = self._host.epoch
         view = decision.view
         self._rounds.saw(view.id)
-        registry.validate_remote(peer, view.ordering)
+        check_ordering(self._config, peer, view.ordering)
         if epoch is None:
             if self.me in view.members and self._may_enter(peer, decision):
                 self._enter(decision, now, peer)
@@ -212,7 +212,7 @@ class Primary:
             fits = tuple(cohort.members) == epoch.view.members and len(cohort.target) == len(epoch.held)
             if not fits or not view.id > epoch.view.id:
                 raise RemoteProtocolError(f"the decision on {view.id} does not follow view {epoch.view.id}")
-            require(epoch.frozen and epoch.complete(cohort.target), "a view was decided before its members held the common set")
+            require(epoch.frozen and epoch.complete(cohort), "a view was decided before its members held the common set")
             if rounds.change is not None and rounds.change.mine and rounds.change.round != view.id:
                 self._host.count("decisions_adopted")
         self._remember(decision)
