@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from isotone.model import records as r
+from isotone.model.conflicts import Conflicts
 from isotone.model.ids import ViewId
 from isotone.model.view import Ordering, View
 
@@ -34,12 +35,24 @@ def places(draw: st.DrawFn) -> tuple[list[str], list[str]]:
     return who, draw(st.lists(texts, min_size=len(who), max_size=len(who)))
 
 
+words = st.sampled_from(["insert", "update", "delete", "scroll"])
+tables = st.dictionaries(words, st.lists(words, max_size=3), max_size=3).map(
+    lambda table: {**{word: [] for others in table.values() for word in others}, "read": [], **table}
+)
+relations = st.one_of(
+    st.builds(Conflicts),
+    st.builds(Conflicts.by_item),
+    st.builds(Conflicts.by_operation, tables),
+    st.builds(Conflicts.by_both, tables, tables),
+    st.builds(lambda name, version: Conflicts("predicate", name=name, version=version), names, texts),
+)
 orderings = st.builds(
     Ordering,
     texts,
     st.sampled_from(["agreed", "k", "safe"]),
     st.integers(1, 9),
     st.dictionaries(texts, st.one_of(st.booleans(), st.integers(-9, 2**40), texts), max_size=3),
+    st.none() | relations,
 )
 members = st.lists(processes, min_size=1, max_size=5, unique=True).map(lambda who: tuple(sorted(who)))
 views = st.builds(View, view_ids, members, orderings)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from isotone.codec import FrameDecoder, PacketEncoder, decode_packet, encode_packet
 from isotone.codec.packets import CUT_BYTES, JOIN_BELOW_BYTES
+from isotone.model.conflicts import Conflicts
 from isotone.model.errors import InvariantViolation, RemoteProtocolError
 from isotone.model.ids import ViewId
 from isotone.model.records import (
@@ -27,8 +28,10 @@ from isotone.model.records import (
     Ready,
     Relay,
     Share,
+    State,
     Want,
 )
+from isotone.model.view import Ordering
 from tests.codec.strategies import packets
 
 
@@ -129,6 +132,11 @@ def test_damaged_packets_give_a_packet_or_a_remote_error(packet: Packet, source:
     decode_or_refuse(bytes(body))
 
 
+def related(conflicts: Conflicts) -> Packet:
+    state = State(ViewId(1, "a#1"), None, [], [], [], False, Ordering("fifo", conflicts=conflicts))
+    return Packet(1, "a#1", 0, 0, [], [state])
+
+
 BAD: list[tuple[str, Any]] = [
     (r"int. >= 0 - at .\$\[0\]", Packet(-1, "", 0, 0, [], [])),
     (r"int. >= 0 - at .\$\[2\]", Packet(0, "", -2, 0, [], [])),
@@ -150,6 +158,13 @@ BAD: list[tuple[str, Any]] = [
     ("int. >= 0", Packet(1, "a#1", 0, 0, [], [Piece(ViewId(1, "a#1"), 1, -1, b"")])),
     ("problem of 5000", Packet(1, "a#1", 0, 0, [], [Offer(ViewId(1, "a#1"), 0, "x" * 5000)])),
     ("addresses", Packet(1, "a#1", 0, 0, [], [Probe("", None, ViewId(0, ""), [], ["a#1"], [], False, False, False)])),
+    ("conflict relation whose", related(Conflicts("operation", ("a", "b"), (("a", "b"),)))),
+    ("conflict relation whose", related(Conflicts("operation", ("b", "a")))),
+    ("conflict relation whose", related(Conflicts("operation", ("a",), (("a", "b"), ("b", "a"))))),
+    ("conflict relation whose", related(Conflicts("item", ("a",)))),
+    ("conflict relation whose", related(Conflicts("predicate"))),
+    ("conflict relation whose", related(Conflicts("operation", ("a",), (), (("a", "a"),)))),
+    ("word of a conflict relation of 2000", related(Conflicts("predicate", name="x" * 2000))),
 ]
 
 

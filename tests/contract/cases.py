@@ -2,6 +2,9 @@
 
 An orderer that is registered later is held to the contract without a line here, unless its order is extrinsic
 (PROTOCOLS §3): then it may hand messages back when a view ends without the member that orders, and says so below.
+
+A semantic order is asked twice: without a relation (with its default options), when everything conflicts and it has to keep
+what the plain order keeps, and with one that is no equivalence, over messages with several items.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 from itertools import product
 from typing import NamedTuple
 
+from isotone.model.conflicts import Conflicts
 from isotone.model.view import LEVELS, Level, Ordering
 from isotone.protocol.ordering import registry
 
@@ -18,25 +22,46 @@ PROVING = {"token"}  # whose own records prove who holds what, without reports
 FOR_DEMONSTRATION = {("sequencer", "fallback", "classical")}  # contradicts itself on purpose; the checks flag it
 
 
+ACCOUNTS = Conflicts.by_both(
+    {"update": ["update", "increment", "decrement"], "increment": [], "decrement": []}, always={"audit": ["audit"]}
+)
+_TYPES = (*ACCOUNTS.types, None)
+_ITEMS = ([], ["x"], ["y"], ["x", "y"], ["y", "z"], ["z"], None)
+
+
 class Case(NamedTuple):
     """One way to run a group."""
 
     order: str
     level: Level
     options: tuple[tuple[str, int | str | bool], ...]
+    conflicts: Conflicts | None = None
 
     def __str__(self) -> str:
-        return "-".join([self.order, *(str(value) for _, value in self.options), self.level])
+        related = ["related"] if self.conflicts is not None else []
+        return "-".join([self.order, *(str(value) for _, value in self.options), *related, self.level])
+
+    def described(self, process: str, number: int) -> tuple[str | None, list[str] | None]:
+        """Type and items of a message, where a relation looks at them; most name both."""
+        if self.conflicts is None:
+            return None, None
+        place = 7 * number + 3 * ord(process[0])
+        return _TYPES[place % len(_TYPES)], _ITEMS[place // 3 % len(_ITEMS)]
 
     @property
     def ordering(self) -> Ordering:
         """The setting that selects it."""
-        return Ordering(self.order, self.level, K if self.level == "k" else 1, dict(self.options))
+        return Ordering(self.order, self.level, K if self.level == "k" else 1, dict(self.options), self.conflicts)
 
     @property
     def total(self) -> bool:
-        """Whether all members deliver in one order."""
+        """Whether messages have positions, and all members deliver in their order; with a relation, those that conflict."""
         return registry.find(self.order).total
+
+    @property
+    def one_order(self) -> bool:
+        """Whether all members deliver everything in one order."""
+        return self.total and self.conflicts is None
 
     @property
     def intrinsic(self) -> bool:
@@ -54,8 +79,12 @@ def _cases() -> list[Case]:
         options = registry.find(order).options
         for values in product(*options.values()):
             chosen = tuple(zip(options, values, strict=True))
+            relations: tuple[Conflicts | None, ...] = (None,)
+            if registry.find(order).semantic:
+                by_default = all(value == options[name][0] for name, value in chosen)
+                relations = (None, ACCOUNTS) if by_default else (ACCOUNTS,)
             if not any((order, name, value) in FOR_DEMONSTRATION for name, value in chosen):
-                result += [Case(order, level, chosen) for level in LEVELS]
+                result += [Case(order, level, chosen, relation) for relation in relations for level in LEVELS]
     return result
 
 

@@ -30,7 +30,10 @@ def test_everyone_delivers_everything(case: Case) -> None:
         assert {told.id for told in watch.told(process)} == everything
         assert {told.level for told in watch.told(process)} == {case.level}
     if case.total:
+        assert sorted(watch.told(A)) == sorted(watch.told(B)) == sorted(watch.told(C))
+    if case.one_order:
         assert watch.told(A) == watch.told(B) == watch.told(C)
+    if case.total:
         positions = [told.position for told in watch.told(A)]
         assert len(set(positions)) == len(positions)
 
@@ -65,7 +68,7 @@ def test_a_group_of_one_delivers_to_itself(case: Case) -> None:
 @every_order
 def test_types_and_items_arrive_with_their_messages(case: Case) -> None:
     watch = group(case)
-    types = ["put", None, "get"]
+    types = ["update", None, "increment"]
     items = [["x", "y"], None, ["z"]]
     assert watch.live[B].submit([b"b#1/0", b"b#1/1", b"b#1/2"], watch.now, types, items) == 3
     assert watch.live[B].submit([b"b#1/3"], watch.now) == 1
@@ -76,9 +79,9 @@ def test_types_and_items_arrive_with_their_messages(case: Case) -> None:
     for process in (A, B, C):
         told = [(message.payload, message.type, message.items) for message in watch.told(process)]
         assert told == [
-            (b"b#1/0", "put", ("x", "y")),
+            (b"b#1/0", "update", ("x", "y")),
             (b"b#1/1", None, None),
-            (b"b#1/2", "get", ("z",)),
+            (b"b#1/2", "increment", ("z",)),
             (b"b#1/3", None, None),
         ]
 
@@ -93,7 +96,7 @@ def test_one_submit_of_many_messages_is_split_where_a_batch_is_full(case: Case) 
     watch.check(A, B, C)
     for process in (A, B, C):
         batches = [upcall for upcall in watch.upcalls[process] if isinstance(upcall, DeliveryBatch) and upcall.origin == A]
-        assert [told.number for told in watch.told(process) if told.origin == A] == list(range(1, 41))
+        assert sorted(told.number for told in watch.told(process) if told.origin == A) == list(range(1, 41))
         assert all(len(batch.payloads) <= 5 and sum(map(len, batch.payloads)) <= 64 for batch in batches)
         assert len(batches) == 8
         assert [len(u.payloads) for u in watch.upcalls[process] if isinstance(u, DeliveryBatch) and u.origin == B] == [3]

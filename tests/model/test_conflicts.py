@@ -1,8 +1,10 @@
 """Conflict relations: what they say, what the file format refuses, and when two say the same."""
 
+from collections.abc import Sequence
 from itertools import combinations_with_replacement, product
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -128,6 +130,40 @@ def test_digest_says_whether_two_relations_say_the_same() -> None:
     assert Conflicts().digest[:16] == "c7500541bf69b5c1"  # the same on every machine
 
 
+def test_a_predicate_is_asked_both_ways_and_where_it_fails_messages_conflict() -> None:
+    def below(type_a: str | None, items_a: Sequence[str] | None, type_b: str | None, items_b: Sequence[str] | None) -> bool:
+        return (items_a or [])[0] < (items_b or [])[0]
+
+    relation = Conflicts.by_predicate("below", below, "1")
+    assert relation.conflict(None, ["x"], None, ["y"])
+    assert relation.conflict(None, ["y"], None, ["x"])
+    assert not relation.conflict(None, ["x"], None, ["x"])
+    assert relation.conflict(None, None, None, ["x"])
+    relation.validate(None, ["x"])
+    with pytest.raises(
+        ConfigError, match=r"conflict predicate 'below', version '1' fails for type None and items None: list index"
+    ):
+        relation.validate(None, None)
+    with pytest.raises(ConfigError, match="another function is known already as the conflict predicate 'below', version '1'"):
+        Conflicts.by_predicate("below", lambda *_: True, "1")
+    assert relation == Conflicts.by_predicate("below", below, "1") == Conflicts("predicate", name="below", version="1")
+    assert relation.digest != Conflicts("predicate", name="below").digest
+    with pytest.raises(ConfigError, match="the conflict predicate 'below' is not known here"):
+        Conflicts("predicate", name="below").conflict(None, ["x"], None, ["y"])
+
+
+def test_the_constructors_say_what_files_say() -> None:
+    assert Conflicts.by_item() == conflicts_from({"by": "item"})
+    assert Conflicts.by_operation({"update": {"update", "increment", "decrement"}, "increment": (), "decrement": ()}) == (
+        conflicts_from(COUNTER)
+    )
+    assert Conflicts.by_both({"insert": ["insert"]}, always={"scroll": ["scroll"]}) == conflicts_from(
+        {"by": "both", "operations": {"insert": ["insert"]}, "always": {"scroll": ["scroll"]}}
+    )
+    with pytest.raises(ConfigError, match=r"operations\.update must be a list of types"):
+        Conflicts.by_operation({"update": "update"})
+
+
 TYPES = ("a", "b", "c")
 tables = st.dictionaries(st.sampled_from(TYPES), st.lists(st.sampled_from(TYPES)), max_size=3)
 messages = st.tuples(st.none() | st.sampled_from(TYPES), st.none() | st.lists(st.sampled_from("xyz"), max_size=2))
@@ -145,3 +181,5 @@ def test_every_relation_is_symmetric(
     assert relation.conflict(*one, *two) == relation.conflict(*two, *one)
     if one[0] is None or two[0] is None:
         assert relation.conflict(*one, *two)
+    assert relation.is_canonical()
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(relation), type=Conflicts) == relation

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from isotone.model.conflicts import Conflicts
 from isotone.model.errors import ConfigError, RemoteProtocolError
 from isotone.model.settings import EndpointConfig
 from isotone.model.view import Ordering
@@ -61,6 +62,7 @@ def test_defaults_and_all_listed_values_are_valid(name: str) -> None:
         (Ordering("fifo", options={"protocol": 1}), "order 'fifo' has no options, got 'protocol'"),
         (Ordering("fifo", "save"), "unknown level 'save': did you mean 'safe'"),  # type: ignore[arg-type]
         (Ordering("fifo", "k", 0), "k is 0: must be at least 1"),
+        (Ordering("fifo", conflicts=Conflicts.by_item()), "order 'fifo' looks at no conflict relation: one goes with "),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_a_hint(ordering: Ordering, text: str) -> None:
@@ -79,6 +81,19 @@ def test_what_a_peer_cannot_run_is_the_peers_fault() -> None:
 def own_orderer(name: str) -> type[Fifo]:
     members: dict[str, Any] = {"name": name}
     return type("Own", (Fifo,), members)
+
+
+def test_a_predicate_that_this_process_does_not_have_is_refused() -> None:
+    lenient = own_orderer("lenient")
+    lenient.semantic = True
+    registry.register(lenient)
+    registry.validate(Ordering("lenient", conflicts=Conflicts.by_predicate("test_registry.never", never)))
+    with pytest.raises(ConfigError, match=r"the conflict predicate 'test_registry.never', version '2' is not known here"):
+        registry.validate(Ordering("lenient", conflicts=Conflicts("predicate", name="test_registry.never", version="2")))
+
+
+def never(type_a: object, items_a: object, type_b: object, items_b: object) -> bool:
+    return False
 
 
 def test_a_user_can_register_an_orderer_and_run_it() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
+from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.ids import ProcessId, ViewId, is_process_id
 from isotone.model.records import (
@@ -100,6 +101,15 @@ def _ordering(ordering: Ordering) -> None:
             _text(value, "option")
         elif not -_TOP < value < _TOP:
             raise _fail(f"option is {value}")
+    if ordering.conflicts is not None:
+        _conflicts(ordering.conflicts)
+
+
+def _conflicts(conflicts: Conflicts) -> None:
+    for text in (*conflicts.types, conflicts.name, conflicts.version):
+        _text(text, "word of a conflict relation")
+    if not conflicts.is_canonical():
+        raise _fail("a conflict relation whose tables are not sorted, closed and declared")
 
 
 def _view(view: View) -> None:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from isotone.model.conflicts import Conflicts
 from isotone.model.ids import ProcessId, ViewId
 
 Level = Literal["agreed", "k", "safe"]
@@ -13,12 +14,16 @@ LEVELS: tuple[Level, ...] = ("agreed", "k", "safe")
 
 
 class Ordering(msgspec.Struct, frozen=True, array_like=True):
-    """How a view orders its messages. It travels in the view, so that merging components agree on it."""
+    """How a view orders its messages. It travels in the view, so that merging components agree on it.
+
+    `conflicts` is for semantic orders: which messages have to keep their order. None: all of them.
+    """
 
     order: str = "single_phase"
     level: Level = "agreed"
     k: int = 1
     options: dict[str, int | str | bool] = {}
+    conflicts: Conflicts | None = None
 
 
 class View(msgspec.Struct, frozen=True, array_like=True):

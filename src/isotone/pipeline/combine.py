@@ -58,6 +58,16 @@ class RunState:
         return set().union(*(piece.protocols for piece in self.each()))
 
     @property
+    def relations(self) -> dict[str, str]:
+        """The conflict relation that its start row names, per process that delivers something."""
+        found = {}
+        for process, chain in self.pieces.items():
+            named = next((piece.relation for piece in chain if piece.relation is not None), None)
+            if named is not None and any(piece.delivered for piece in chain):
+                found[process] = named
+        return found
+
+    @property
     def placed(self) -> bool:
         """Whether some delivery has a position."""
         return any(piece.placed for piece in self.each())

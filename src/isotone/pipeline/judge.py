@@ -7,7 +7,7 @@ calls undecided what only this part lacks.
 Invariant: a finding that is *violated* is true of the whole run: its witness consists of rows of that run.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from isotone.pipeline.kernels.chunk import Interval
 from isotone.pipeline.kernels.parcel import Choice
 from isotone.pipeline.oracle.check import CHECKS, Expectation, default_checks
 from isotone.pipeline.oracle.history import History, index_runs
+from isotone.pipeline.oracle.protocols import promised
 from isotone.pipeline.oracle.report import Finding
 from isotone.pipeline.visits import Run
 
@@ -42,12 +43,12 @@ class Law:
     names: Sequence[str] | None
     expectation: Expectation
 
-    def chosen(self, protocols: Iterable[str]) -> list[str]:
+    def chosen(self, protocols: Iterable[str], relations: Collection[str]) -> list[str]:
         if self.names is not None:
             return list(dict.fromkeys(self.names))
         given = self.expectation
         return default_checks(
-            protocols,
+            promised(protocols, relations) if given.conflicts is None else protocols,
             with_liveness=given.components is not None or given.settled_by_ns is not None,
             with_relation=given.conflicts is not None,
         )
@@ -71,7 +72,7 @@ def judge(rows: Iterable[dict[str, Any]], law: Law, backgrounds: Mapping[str, Ba
     for history in index_runs(mine):
         background = backgrounds.get(history.run)
         if background is None:
-            names = law.chosen(history.protocols)
+            names = law.chosen(history.protocols, history.relations.values())
         else:
             names = background.checks
             _grounded(history, background)

@@ -59,8 +59,9 @@ def complete(stage: Stage, states: list[RunState], runs: dict[str, Run], rows: R
 
 
 def as_whole(history: History, state: RunState) -> History:
-    """A part of a run that knows which kinds of rows and which positions the whole has."""
+    """A part of a run that knows which kinds of rows, which positions and which conflict relation the whole has."""
     history.kinds |= state.kinds
+    history.relations = state.relations
     if state.placed:
         history.columns.add(("deliver", "position"))
     return history

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from isotone.model.conflicts import Conflicts
-from isotone.model.errors import TraceFormatError, unknown
+from isotone.model.errors import ConfigError, TraceFormatError, unknown
 from isotone.pipeline.combine import NUMBER_CHECKS, ORDER_CHECKS, RunState, combine, overlapping
 from isotone.pipeline.confirm import confirm
 from isotone.pipeline.doubts import BY_MESSAGE, FRAME_ONLY, suspects
@@ -35,7 +35,7 @@ from isotone.pipeline.kernels.keys import Salt
 from isotone.pipeline.kernels.load import Rejects
 from isotone.pipeline.kernels.parcel import Choice, opened, parcels
 from isotone.pipeline.kernels.stretch import Span, spans
-from isotone.pipeline.oracle.check import CHECKS, Expectation
+from isotone.pipeline.oracle.check import CHECKS, Expectation, undecided
 from isotone.pipeline.oracle.history import History, index_runs
 from isotone.pipeline.oracle.report import Finding, Report, Verdict, merge
 from isotone.pipeline.oracle.witness import Witness
@@ -123,9 +123,11 @@ class _Scan:
         names = law.names if law.names is not None else CHECKS
         self._framed = any(name in FRAME_ONLY or name in BY_MESSAGE for name in names)
         self._labelled = "switching" in names
-        relation = law.expectation.relation
-        self._described = relation.by != "everything" and any(name.startswith("semantic") for name in names)
+        relation = law.expectation.conflicts
+        is_semantic = any(name.startswith("semantic") for name in names)
+        self._described = is_semantic and relation is not None and relation.by != "everything"
         also = [column for name in names for column in _ALSO.get(name, ())]
+        also += ["detail"] if is_semantic and relation is None else []
         also += [*(_FRAME_COLUMNS if self._framed else ()), *(semantic.COLUMNS if self._described else ())]
         self._also = tuple(dict.fromkeys(also))
 
@@ -153,7 +155,7 @@ class _Scan:
         for run, name, finding in judged:
             found[run].setdefault(name, []).append(finding)
         for state in states:
-            for name in self._law.chosen(state.protocols):
+            for name in self._law.chosen(state.protocols, state.relations.values()):
                 some = [*found[state.run].get(name, ()), *filter(None, [whole.get((state.run, name))])]
                 found[state.run][name] = [self._finding(name, state, runs.get(state.run), some, exact.get(state.run))]
         return self._outcome(found, sizes, len({(piece.run, piece.process) for piece in pieces}))
@@ -199,8 +201,9 @@ class _Scan:
         parts: list[Span] = []
         for row in self._stage.map(units, work, "payload binary").collect() if units else ():
             some, others, rejects, words = pickle.loads(row.payload)
-            for type_, items in sorted(words, key=str):
-                self._law.expectation.relation.validate(type_, items)
+            if self._law.expectation.conflicts is not None:
+                for type_, items in sorted(words, key=str):
+                    self._law.expectation.conflicts.validate(type_, items)
             pieces.extend(some)
             parts.extend(others)
             if with_load:
@@ -216,7 +219,9 @@ class _Scan:
 
     def _confirm(self, states: list[RunState]) -> None:
         """Confirm blocks where that helps some chosen check."""
-        chosen = {state.run: set(self._law.chosen(state.protocols)) & set(ORDER_CHECKS) for state in states}
+        chosen = {
+            state.run: set(self._law.chosen(state.protocols, state.relations.values())) & set(ORDER_CHECKS) for state in states
+        }
         confirm(self._stage, [state for state in states if chosen[state.run] - state.undecided.keys()], self._shift)
 
     def _judge(
@@ -236,7 +241,7 @@ class _Scan:
             run = runs.get(state.run)
             if run is None:
                 continue
-            chosen = self._law.chosen(state.protocols)
+            chosen = self._law.chosen(state.protocols, state.relations.values())
             if "switching" in chosen and run.mixed():
                 state.need_whole("instances of orderers are mixed", ["switching"])
             doubts = suspects(run, (name for name in chosen if name in BY_MESSAGE), state.back)
@@ -275,7 +280,7 @@ class _Scan:
         """The histories that the oracle judges: whole runs where nothing less decides, else the suspect rows."""
         room = self._residue_max
         for state in states:
-            state.keep(self._law.chosen(state.protocols))
+            state.keep(self._law.chosen(state.protocols, state.relations.values()))
             if state.undecided and state.rows <= room:
                 room -= state.rows
                 state.wanted = Wanted(everything=True)
@@ -285,7 +290,7 @@ class _Scan:
         rows = fetch(self._stage, states, wanted, self._residue_max)
         if len(rows) > self._residue_max:
             for state in states:
-                chosen = self._law.chosen(state.protocols)
+                chosen = self._law.chosen(state.protocols, state.relations.values())
                 state.need_whole(f"more than {self._residue_max} rows are suspect", [c for c in state.concerned if c in chosen])
             return {}
         for state in states:
@@ -298,14 +303,18 @@ class _Scan:
         """Decide what is still open by one task per run; the oracle judges the messages that it finds, by run and check."""
         open_ = [state for state in states if state.undecided]
         found: dict[tuple[str, str], list[Message]] = {}
-        for state, decided in decide_whole(self._stage, open_, runs, self._law.expectation.relation) if open_ else ():
+        judged: dict[tuple[str, str], Finding] = {}
+        for state, decided in decide_whole(self._stage, open_, runs, self._law.expectation.conflicts) if open_ else ():
             state.wanted = Wanted()
             for name, messages in decided.items():
                 del state.undecided[name]
+                if isinstance(messages, ConfigError):
+                    judged[state.run, name] = undecided(messages)
+                    continue
                 found[state.run, name] = messages
                 for origin, number in messages:
                     state.want_message(origin, number)
-        judged = {key: Finding() for key, messages in found.items() if not messages}
+        judged |= {key: Finding() for key, messages in found.items() if not messages}
         wanted = {state.run: state.wanted for state in open_ if state.wanted}
         rows = complete(self._stage, open_, runs, fetch(self._stage, open_, wanted)) if wanted else []
         for (run, name), messages in found.items():

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from isotone.model.conflicts import Conflicts
+from isotone.model.conflicts import Conflicts, from_name
+from isotone.model.errors import ConfigError
 from isotone.pipeline.combine import RunState
 from isotone.pipeline.kernels import causal, order, place, semantic, single, switches
 from isotone.pipeline.kernels.chunk import in_order
@@ -20,6 +21,7 @@ from isotone.pipeline.kernels.compact import Compact, Message, Part, assemble, p
 from isotone.pipeline.kernels.load import Rejects
 from isotone.pipeline.kernels.parcel import in_run
 from isotone.pipeline.kernels.stretch import ViewId
+from isotone.pipeline.oracle.history import agreed
 from isotone.pipeline.stage import Stage, Unit, payload, read
 from isotone.pipeline.visits import Run
 
@@ -54,19 +56,30 @@ class _Job:
     processes: Sequence[str]
     units: Sequence[tuple[Unit, frozenset[str]]]
     """What to read, and of which processes."""
-    conflicts: Conflicts
+    conflicts: Conflicts | None
+    """As the caller gives it."""
+    named: Mapping[str, str]
+    """As processes of the run name it."""
     switched: frozenset[ViewId | None]
 
-    def decide(self, check: str, run: Compact) -> list[Message]:
+    def decide(self, check: str, run: Compact) -> list[Message] | ConfigError:
         if check == "switching":
             return switches.switching(run, self.switched)
-        return _SEMANTIC[check](run, self.conflicts) if check in _SEMANTIC else _KERNELS[check](run)
+        if check not in _SEMANTIC:
+            return _KERNELS[check](run)
+        if self.conflicts is not None:
+            return _SEMANTIC[check](run, self.conflicts)
+        try:
+            text = agreed(self.named)
+            return _SEMANTIC[check](run, Conflicts() if text is None else from_name(text))
+        except ConfigError as error:  # the relation that the trace names cannot be applied
+            return error
 
 
 def decide_whole(
-    stage: Stage, states: Sequence[RunState], runs: Mapping[str, Run], conflicts: Conflicts
-) -> Iterator[tuple[RunState, dict[str, list[Message]]]]:
-    """Per run, the checks that are decided and the messages that show a violation, if there is one."""
+    stage: Stage, states: Sequence[RunState], runs: Mapping[str, Run], conflicts: Conflicts | None
+) -> Iterator[tuple[RunState, dict[str, list[Message] | ConfigError]]]:
+    """Per run, the checks that are decided and the messages that show a violation, if there is one, or why it stays open."""
     jobs = []
     for index, state in enumerate(states):
         checks = [check for check in state.undecided if check in _KERNELS or check in _COLUMNS]
@@ -76,7 +89,7 @@ def decide_whole(
         units = [(stage.units[unit], frozenset(mine)) for unit, mine in sorted(wanted.items())]
         if checks:
             switched = frozenset(runs[state.run].switched if state.run in runs else ())
-            job = _Job(index, state.run, checks, sorted(state.pieces), units, conflicts, switched)
+            job = _Job(index, state.run, checks, sorted(state.pieces), units, conflicts, state.relations, switched)
             jobs.append((state.rows, job))
     if not jobs:
         return

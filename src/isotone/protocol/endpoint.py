@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from isotone.model.conflicts import named
 from isotone.model.errors import Blocked, Closed, LocalProtocolError, RemoteProtocolError
 from isotone.model.events import Blockage, Ended, SlowMember, Suspicion, Upcall, ViewInstalled
 from isotone.model.ids import ProcessId, ViewId
@@ -78,7 +79,10 @@ class Endpoint:
         """The process begins."""
         if self.recorder is not None:
             ordering = self.config.ordering
-            self.recorder.start(now, {"order": ordering.order, "level": ordering.level})
+            detail = {"order": ordering.order, "level": ordering.level}
+            if registry.find(ordering.order).semantic:
+                detail["conflicts"] = named(ordering.conflicts)
+            self.recorder.start(now, detail)
         self.membership.start(now)
 
     def submit(

@@ -20,7 +20,8 @@ from isotone.sim.flapping import Flapping
 from isotone.sim.latency import Constant, Exponential, Heavy, Latency, Uniform
 from isotone.sim.network import Release
 from isotone.sim.rand import below, between, chance, pick, sample, shuffled, stream
-from isotone.sim.scenario import NetworkSettings, Scenario
+from isotone.sim.relations import draw_semantic
+from isotone.sim.scenario import NetworkSettings, Scenario, takes_conflicts
 from isotone.sim.workload import Phase
 
 NAMES = ("a", "b", "c", "d", "e", "f", "g")
@@ -78,6 +79,10 @@ def draw(seed: int, orders: list[str], liveness_ms: float, membership: Membershi
     founders: list[str] = []
     if membership == "primary":
         founders, storm = _primary(stream(seed, "membership"), members, late, storm)
+    load = _workload(rng, [*members, *late], safety_ms) + _hot(rng, plan.hot_ms)
+    conflicts = None
+    if takes_conflicts(order):
+        conflicts, load = draw_semantic(seed, load)
     scenario = Scenario(
         name=f"swarm-{seed}",
         members=members,
@@ -87,6 +92,7 @@ def draw(seed: int, orders: list[str], liveness_ms: float, membership: Membershi
         level=level,
         k=k if level == "k" else 1,
         options=options,
+        conflicts=conflicts,
         membership=membership,
         founders=founders,
         trace_receives=level != "agreed",
@@ -96,7 +102,7 @@ def draw(seed: int, orders: list[str], liveness_ms: float, membership: Membershi
         timing=timing,
         limits=limits,
         network=network,
-        workload=_workload(rng, [*members, *late], safety_ms) + _hot(rng, plan.hot_ms),
+        workload=load,
         faults=storm,
     )
     return Drawn(scenario, safety_ms, wire)

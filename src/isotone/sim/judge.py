@@ -106,7 +106,8 @@ def judge(
         sound = False  # who stands still keeps what it sent: nobody has come to a good end
     result = simulation.finish(stop=sound)
     verdict.digest, verdict.rows = result.digest, len(result.rows)
-    verdict.sometimes = sometimes(result.rows, result.processes.values(), membership == "primary")
+    semantic = scenario.conflicts is not None
+    verdict.sometimes = sometimes(result.rows, result.processes.values(), membership == "primary", semantic)
     if membership == "primary":
         verdict.sometimes[LOST] = int(not final)
         verdict.failures += chain.judge(result.rows, scenario.founders)

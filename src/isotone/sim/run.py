@@ -10,7 +10,7 @@ import msgspec
 
 from isotone.sim.interface import EndpointFactory
 from isotone.sim.process import AppFactory
-from isotone.sim.scenario import Scenario, load_scenario
+from isotone.sim.scenario import Scenario, load_scenario, takes_conflicts
 from isotone.sim.simulation import Result, Simulation
 
 
@@ -28,12 +28,14 @@ def run(
     """Run a scenario (or the file of one) and return its rows, their digest, counters and processes.
 
     `order` and `seed` replace the scenario's own; `overrides` are those of `load_scenario` and need a file. Options of a
-    scenario belong to its own order, so another order runs with its defaults, and what `overrides` say.
+    scenario belong to its own order, so another order runs with its defaults, and what `overrides` say; one that is not
+    semantic runs without the scenario's conflict relation.
     """
     if isinstance(scenario, Scenario):
         loaded = scenario
         if order is not None and order != loaded.order:
-            loaded = msgspec.structs.replace(loaded, order=order, options={})
+            conflicts = loaded.conflicts if takes_conflicts(order) else None
+            loaded = msgspec.structs.replace(loaded, order=order, options={}, conflicts=conflicts)
     else:
         loaded = load_scenario(scenario, {"order": order, **(overrides or {})} if order is not None else overrides)
     if seed is not None:

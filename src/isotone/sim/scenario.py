@@ -14,10 +14,12 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from isotone.model.conflicts import Conflicts, conflicts_from, load_conflicts, read_conflicts
 from isotone.model.errors import ConfigError, unknown
 from isotone.model.ids import process_id
 from isotone.model.settings import Limits, MembershipKind, Timing, check_membership
 from isotone.model.view import Level, Ordering
+from isotone.protocol.ordering import registry
 from isotone.sim.faults import AnyFault, Fault, Names, Partition, given, names
 from isotone.sim.latency import Latency, nanoseconds
 from isotone.sim.network import LinkSettings
@@ -66,6 +68,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     level: Level = "agreed"
     k: int = 1
     options: dict[str, int | str | bool] = {}
+    conflicts: Conflicts | None = None
     membership: MembershipKind = "partitionable"
     founders: list[str] = []
     trace_receives: bool = False
@@ -88,7 +91,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def ordering(self) -> Ordering:
         """How the group orders its messages."""
-        return Ordering(self.order, self.level, self.k, dict(self.options))
+        return Ordering(self.order, self.level, self.k, dict(self.options), self.conflicts)
 
     def timing_settings(self) -> Timing:
         """The endpoints' clocks."""
@@ -134,6 +137,9 @@ def _check(scenario: Scenario) -> None:
         _check_names("network.links", [*names(link.source), *names(link.target)], everybody)
     for phase in scenario.workload:
         _check_names("workload.members", phase.members, everybody)
+        if scenario.conflicts is not None and scenario.conflicts.by != "predicate":
+            for type_ in phase.types:
+                scenario.conflicts.validate(type_, phase.items)
     _check_names("seeds", scenario.seeds, everybody)
     check_membership(scenario.membership, scenario.founders)
     _check_names("founders", scenario.founders, everybody)
@@ -182,6 +188,8 @@ def read_scenario(path: str | Path) -> dict[str, Any]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: {error}") from None
     data.setdefault("name", Path(path).stem)
+    if isinstance(data.get("conflicts"), str):
+        data["conflicts"] = read_conflicts(Path(path).parent / data["conflicts"])
     return data
 
 
@@ -191,15 +199,36 @@ def parse_scenario(data: dict[str, Any], overrides: Mapping[str, Any] | None = N
         data = copy.deepcopy(data)
         if "order" in overrides and overrides["order"] != data.get("order", "single_phase"):
             data.pop("options", None)  # they belong to the order of the file
+            if not takes_conflicts(overrides["order"]):
+                data.pop("conflicts", None)
         for key, value in overrides.items():
             _override(data, key, value)
     _check_keys(data, Scenario, "")
+    if "conflicts" in data:
+        data = {**data, "conflicts": _relation(data["conflicts"])}
     try:
         return msgspec.convert(data, Scenario)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, ConfigError):  # raised by a struct's own check
             raise error.__cause__ from None
         raise ConfigError(str(error).replace("`$.", "`")) from None
+
+
+def takes_conflicts(order: Any) -> bool:
+    """Whether an order looks at a conflict relation; a scenario that is run with another one has none."""
+    return order in registry.names() and registry.find(order).semantic
+
+
+def _relation(given: Any) -> Conflicts:
+    """A relation from the table of a scenario, or from the file that an override names."""
+    if isinstance(given, str):
+        return load_conflicts(given)
+    if not isinstance(given, Mapping):
+        raise ConfigError("conflicts must be a table or the path of a conflict file")
+    try:
+        return conflicts_from(given)
+    except ConfigError as error:
+        raise ConfigError(f"conflicts: {error}") from None
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:

@@ -29,6 +29,8 @@ SECOND_HAND = "decision heard from a third member"
 DUEL = "proposers of one consensus outbid each other"
 LOST = "majority lost for good"
 
+PASSED = "message passed by a later one that commutes with it"
+
 COUNTED = {
     "retransmissions_first_second_of_view": LATE_RETRANSMISSION,
     "suspicions_withdrawn": WITHDRAWN,
@@ -54,9 +56,9 @@ PRIMARY = (BLOCKED, EXPELLED, ADOPTED, SECOND_HAND, DUEL, LOST)
 """States that only primary membership has; it has no merges."""
 
 
-def sometimes(rows: Iterable[Row], processes: Iterable[Process], primary: bool = False) -> dict[str, int]:
+def sometimes(rows: Iterable[Row], processes: Iterable[Process], primary: bool = False, semantic: bool = False) -> dict[str, int]:
     """How often each state occurred in one run."""
-    counts = dict.fromkeys((*STATES, *PRIMARY), 0)
+    counts = dict.fromkeys((*STATES, *PRIMARY, *((PASSED,) if semantic else ())), 0)
     for process in processes:
         counters: dict[str, int] = getattr(process.endpoint, "counters", {})
         for name, state in COUNTED.items():
@@ -67,13 +69,42 @@ def sometimes(rows: Iterable[Row], processes: Iterable[Process], primary: bool =
     return {state: count for state, count in counts.items() if state not in unknown}
 
 
+class _Passing:
+    """Counts messages that are delivered after one that they precede: by number, position or (not for fifo) the sender's past."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._past: dict[tuple[str, int], dict[str, int]] = {}  # what the sender had sent and delivered before a message
+        self._known: dict[str, dict[str, int]] = {}  # per process, what precedes anything that it has delivered
+        self._last: dict[str, tuple[int, str, tuple[int, ...]]] = {}  # per process, the largest place
+
+    def take(self, row: Row) -> None:
+        process, key = row["process"], (row["origin"], row["number"])
+        known = self._known.setdefault(process, {})
+        if row["kind"] == "send":
+            self._past[key] = dict(known)
+            return
+        passed = known.get(key[0], 0) > key[1]
+        if "position" in row:
+            place = (row["view_epoch"], row["view_proposer"], tuple(row["position"]))
+            passed |= place < self._last.get(process, place)
+            self._last[process] = max(place, self._last.get(process, place))
+        self.count += passed
+        past = {} if "fifo" in row["protocol"] else self._past.get(key, {})
+        for origin, number in (*past.items(), key):
+            known[origin] = max(number, known.get(origin, 0))
+
+
 def _from_rows(rows: Iterable[Row], counts: dict[str, int]) -> None:
     """Walk the rows in the order of time, with each process's view and whether its flush is open."""
     view_of: dict[str, tuple[int, str]] = {}
     flushing: set[str] = set()
     merged: dict[tuple[int, str], set[tuple[int, str]]] = {}
+    passing = _Passing()
     for row in rows:
         process, kind = row["process"], row["kind"]
+        if PASSED in counts and kind in ("send", "deliver"):
+            passing.take(row)
         if kind == "flush":
             flushing.add(process)
         elif kind == "view":
@@ -93,3 +124,5 @@ def _from_rows(rows: Iterable[Row], counts: dict[str, int]) -> None:
         if kind in ("crash", "stop"):
             flushing.discard(process)
             view_of.pop(process, None)
+    if PASSED in counts:
+        counts[PASSED] = passing.count

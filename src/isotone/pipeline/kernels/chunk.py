@@ -60,6 +60,8 @@ class Piece:
     last_kind: str
     kinds: set[str]
     protocols: set[str]
+    relation: str | None
+    """The conflict relation that its start row names, if that was read."""
     repeated: Rejects
     """Rows whose step another row of the process has already."""
     delivered: dict[str, Numbers] = field(default_factory=dict)
@@ -157,6 +159,7 @@ def _piece(given: Columns, unit: int, shift: int, salt: Salt) -> Piece:
         last_kind=kinds[int(kind[-1])],
         kinds=set(masks),
         protocols=_protocols(rows, [masks[name] for name in ("deliver", "view", "switch") if name in masks]),
+        relation=_relation(rows, np.flatnonzero(masks["start"])) if "start" in masks else None,
         repeated=repeated,
     )
     sends, delivers, returned = (
@@ -183,6 +186,13 @@ def _protocols(rows: Columns, telling: list[Any]) -> set[str]:
         return {words[int(protocol[0])]} if protocol[0] >= 0 else set()
     used = np.bincount(protocol[np.logical_or.reduce(telling)] + 1, minlength=len(words) + 1)[1:]
     return {words[code] for code in np.flatnonzero(used)}
+
+
+def _relation(rows: Columns, starts: Any) -> str | None:
+    if "detail" not in rows.table.column_names:
+        return None
+    details = rows.table.column("detail").take(starts).to_pylist(maps_as_pydicts="strict")
+    return next((detail["conflicts"] for detail in details if detail and detail.get("conflicts")), None)
 
 
 def _message(rows: Columns, row: Any) -> tuple[str, int]:

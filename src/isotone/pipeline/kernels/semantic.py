@@ -185,11 +185,16 @@ def _precedence(chains: list[Any], marks: Marks) -> dict[int, list[int]]:
 def _marks(run: Compact, conflicts: Conflicts) -> Marks:
     codes: dict[Description, int] = {}
     of = np.array([codes.setdefault(one, len(codes)) for one in _descriptions(run)], dtype=np.int64)
+    for one in codes:
+        conflicts.validate(*one)
     number: dict[Any, int] = {}
 
     def numbered(found: Iterable[Any]) -> list[int]:
         return sorted({number.setdefault(one, len(number)) for one in found})
 
+    if conflicts.by == "predicate":  # a function is asked for each pair of kinds, which is a mark of its own
+        left = [numbered([kind]) for kind in range(len(codes))]
+        return Marks(of, left, [numbered(k for k, two in enumerate(codes) if conflicts.conflict(*one, *two)) for one in codes])
     return Marks(of, [numbered(_leaves(conflicts, *one)) for one in codes], [numbered(_asks(conflicts, *one)) for one in codes])
 
 

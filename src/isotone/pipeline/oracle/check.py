@@ -2,18 +2,19 @@
 
 With `checks=None` the choice follows what the trace says was promised: a history in which some view ran `fifo` is held
 to no causal and no total order, one with `causal` to no total order and no positions, one with a semantic order to
-none of these but to the semantic orders that its name promises; the weakest protocol that occurs decides for the whole
-run. A log that names no protocol is held to everything; if a conflict relation is given, to the semantic orders in the place
-of the others. `liveness` speaks of the end of a run, which must have been given time to settle, so it is
-chosen only if the caller names it or says what to expect. A check named explicitly is always run.
+none of these but to the semantic orders that its name promises (to the plain order if its processes say that everything
+conflicts); the weakest protocol that occurs decides for the whole run. A log that names no protocol is held to everything;
+if a conflict relation is given, to the semantic orders in the place of the others. `liveness` speaks of the end of a run,
+which must have been given time to settle, so it is chosen only if the caller names it or says what to expect. A check named
+explicitly is always run.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from isotone.model.conflicts import Conflicts
-from isotone.model.errors import unknown
+from isotone.model.conflicts import Conflicts, from_name
+from isotone.model.errors import ConfigError, unknown
 from isotone.pipeline.oracle import (
     agreement,
     causal,
@@ -27,9 +28,9 @@ from isotone.pipeline.oracle import (
     views,
 )
 from isotone.pipeline.oracle.history import History, index_runs
-from isotone.pipeline.oracle.protocols import Strength, weakest, weakest_of_conflicting
+from isotone.pipeline.oracle.protocols import Strength, promised, weakest, weakest_of_conflicting
 from isotone.pipeline.oracle.report import Finding, Report, merge
-from isotone.pipeline.oracle.witness import RowLike
+from isotone.pipeline.oracle.witness import RowLike, Witness
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +44,27 @@ class Expectation:
     settle_ns: int = 0
     """How long before its own end a process must have been offered a message to owe its delivery."""
     conflicts: Conflicts | None = None
-    """Which messages conflict, for the semantic checks; without a relation all do."""
-
-    @property
-    def relation(self) -> Conflicts:
-        return self.conflicts or Conflicts()
+    """Which messages conflict, for the semantic checks; None: those of which the trace says so, and all if it says nothing."""
 
 
 Check = Callable[[History, Expectation], Finding]
+
+
+def _related(check: Callable[[History, Conflicts], Finding], history: History, expected: Expectation) -> Finding:
+    """A relation that the caller gives and that does not fit is the caller's error; one that the trace names leaves it open."""
+    if expected.conflicts is not None:
+        return check(history, expected.conflicts)
+    try:
+        text = history.relation()
+        return check(history, Conflicts() if text is None else from_name(text))
+    except ConfigError as error:
+        return undecided(error)
+
+
+def undecided(error: ConfigError) -> Finding:
+    """A finding of a semantic check that cannot apply the relation which the trace names."""
+    return Finding(witness=Witness(f"undecided: {error}"), missing="usable conflict relation")
+
 
 CHECKS: Final[Mapping[str, Check]] = {
     "integrity": lambda history, _: messages.integrity(history),
@@ -74,9 +88,9 @@ CHECKS: Final[Mapping[str, Check]] = {
     "uniform": lambda history, expected: agreement.uniform(history, expected.settle_ns),
     "resilience": lambda history, _: resilience.resilience(history),
     "liveness": lambda history, expected: liveness.liveness(history, expected.components, expected.settled_by_ns),
-    "semantic_fifo": lambda history, expected: semantic.semantic_fifo(history, expected.relation),
-    "semantic_causal": lambda history, expected: semantic.semantic_causal(history, expected.relation),
-    "semantic_total": lambda history, expected: semantic.semantic_total(history, expected.relation),
+    "semantic_fifo": lambda history, expected: _related(semantic.semantic_fifo, history, expected),
+    "semantic_causal": lambda history, expected: _related(semantic.semantic_causal, history, expected),
+    "semantic_total": lambda history, expected: _related(semantic.semantic_total, history, expected),
     "switching": lambda history, _: switching.switching(history),
 }
 """Every check by its name, in the order of reports."""
@@ -99,18 +113,18 @@ _SEMANTIC: Final = {
 def default_checks(protocols: Iterable[str], *, with_liveness: bool = False, with_relation: bool = False) -> list[str]:
     """The checks that a history with these protocols is held to."""
     named = list(protocols)
-    promised = weakest(named)
+    strongest = weakest(named)
     if with_relation and not named:
-        promised = Strength.SEMANTIC
+        strongest = Strength.SEMANTIC
     among_conflicting = weakest_of_conflicting(named)
     chosen: list[str] = []
     for name in CHECKS:
         if name in _SEMANTIC:
-            wanted = promised is Strength.SEMANTIC and among_conflicting >= _SEMANTIC[name]
+            wanted = strongest is Strength.SEMANTIC and among_conflicting >= _SEMANTIC[name]
         elif name == "liveness":
             wanted = with_liveness
         else:
-            wanted = promised >= _NEEDS_STRENGTH.get(name, Strength.SEMANTIC)
+            wanted = strongest >= _NEEDS_STRENGTH.get(name, Strength.SEMANTIC)
         if wanted:
             chosen.append(name)
     return chosen
@@ -135,7 +149,8 @@ def check_history(
         chosen = checks
         if chosen is None:
             with_relation = expectation.conflicts is not None
-            chosen = default_checks(history.protocols, with_liveness=wants_liveness, with_relation=with_relation)
+            protocols = promised(history.protocols, history.relations.values()) if not with_relation else history.protocols
+            chosen = default_checks(protocols, with_liveness=wants_liveness, with_relation=with_relation)
         for name in dict.fromkeys(chosen):
             findings.setdefault(name, []).append((history.run, CHECKS[name](history, expectation)))
     report = Report(sum(history.rows for history in histories), quarantined, by_name=checks is not None)

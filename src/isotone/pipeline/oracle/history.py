@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
+from isotone.model.errors import ConfigError
 from isotone.pipeline.oracle.replay import Replayed, replay
 from isotone.pipeline.oracle.witness import Edge, MessageId, RowLike, ViewId, Witness
 
@@ -121,6 +122,8 @@ class History:
     """The process that recorded the last heal."""
     clocks: set[str] = field(default_factory=set)
     """What start rows say about the clock; `virtual` means one clock for all."""
+    relations: dict[str, str] = field(default_factory=dict)
+    """The conflict relation that its start row names, per process that delivers something."""
     _replay: "Replayed | None" = None
 
     def message(self, message: int) -> str:
@@ -178,6 +181,10 @@ class History:
                     found.setdefault(new, ([log.name] if new[1] else [], [delivery.message] if new[0] else []))
         return found[min(found)] if found else ([], [])
 
+    def relation(self) -> str | None:
+        """The conflict relation that the run names; `ConfigError` if its processes name several."""
+        return agreed(self.relations)
+
     @property
     def virtual(self) -> bool:
         """Whether all times are of one clock."""
@@ -209,6 +216,17 @@ class History:
         if self._replay is None:
             self._replay = replay(self)
         return self._replay
+
+
+def agreed(relations: Mapping[str, str]) -> str | None:
+    """The one conflict relation that processes name; `ConfigError` if they name several."""
+    found: dict[str, str] = {}
+    for process in sorted(relations):
+        found.setdefault(relations[process], process)
+    if len(found) > 1:
+        (one, first), (other, second), *_ = found.items()
+        raise ConfigError(f"{first} and {second} name different conflict relations, {one} and {other}")
+    return next(iter(found), None)
 
 
 def index_runs(rows: Iterable[RowLike]) -> list[History]:
@@ -276,6 +294,7 @@ class _Indexer:
         if any(later < earlier for earlier, later in pairwise(steps)):
             rows = sorted(rows, key=lambda row: row["step"])
         transitional = False
+        named: str | None = None
         for row in rows:
             kind = row["kind"]
             if kind == "deliver":
@@ -302,7 +321,11 @@ class _Indexer:
             elif kind == "switch":
                 self._index_switch(log, row)
             elif kind == "start" and row.get("detail"):
-                history.clocks.add(dict(row["detail"]).get("clock") or "")
+                detail = dict(row["detail"])
+                history.clocks.add(detail.get("clock") or "")
+                named = detail.get("conflicts")
+        if named is not None and log.order:
+            history.relations[name] = named
         history.rows += len(rows)
         history.kinds.update(row["kind"] for row in rows)
         last = rows[-1]

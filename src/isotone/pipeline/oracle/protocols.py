@@ -1,8 +1,10 @@
 """What the name of an orderer in the `protocol` column promises, as far as the choice of checks depends on it."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import IntEnum
+
+from isotone.model.conflicts import named
 
 
 class Strength(IntEnum):
@@ -27,6 +29,13 @@ def strength_of_conflicting(protocol: str) -> Strength:
     if "fifo" in words:
         return Strength.FIFO
     return Strength.CAUSAL if "causal" in words else Strength.TOTAL
+
+
+def promised(protocols: Iterable[str], relations: Collection[str]) -> set[str]:
+    """Protocols by what they promise: where all conflict relations that a trace names are of everything, the plain order."""
+    if not relations or any(text != named(None) for text in relations):
+        return set(protocols)
+    return {protocol.replace("semantic_", "") for protocol in protocols}
 
 
 def _words(protocol: str) -> list[str]:

@@ -59,7 +59,7 @@ class Outbox(Protocol):
 
 
 class Orderer:
-    """Base of all orderers. `total` says whether deliveries carry positions.
+    """Base of all orderers. `total` says whether deliveries carry positions, `semantic` whether it takes a conflict relation.
 
     `options` are what a user may set, with their values; `numbers` are options that are integers, as (default, least,
     most). In both the first is the default. `texts` are options of which the orderer itself knows what they may be.
@@ -68,6 +68,7 @@ class Orderer:
 
     name: ClassVar[str]
     total: ClassVar[bool] = True
+    semantic: ClassVar[bool] = False
     options: ClassVar[dict[str, tuple[int | str | bool, ...]]] = {}
     numbers: ClassVar[dict[str, tuple[int, int, int]]] = {}
     texts: ClassVar[tuple[str, ...]] = ()

@@ -57,3 +57,12 @@ def validate(ordering: Ordering) -> None:
     if ordering.k < 1:
         raise ConfigError(f"k is {ordering.k}: must be at least 1")
     orderer.check_options(ordering.options)
+    conflicts = ordering.conflicts
+    if conflicts is not None:
+        if not orderer.semantic:
+            semantic = ", ".join(name for name in names() if _ORDERERS[name].semantic)
+            raise ConfigError(
+                f"order {orderer.name!r} looks at no conflict relation: one goes with {semantic or 'semantic orders'}"
+            )
+        if conflicts.by == "predicate":
+            _ = conflicts.function  # raises where this process does not have it
