@@ -13,6 +13,7 @@ from isotone.protocol.ordering.sequencer import Sequencer
 from isotone.protocol.ordering.single_phase import SinglePhase
 from isotone.protocol.ordering.token.token import Token
 from isotone.protocol.ordering.two_phase import TwoPhase
+from isotone.protocol.semantic.total import SemanticTotal
 
 _ORDERERS: dict[str, type[Orderer]] = {}
 
@@ -24,7 +25,7 @@ def register(orderer: type[Orderer]) -> None:
     _ORDERERS[orderer.name] = orderer
 
 
-for _orderer in (Fifo, Causal, Sequencer, SinglePhase, AllAck, TwoPhase, Atop, Token):
+for _orderer in (Fifo, Causal, Sequencer, SinglePhase, AllAck, TwoPhase, Atop, Token, SemanticTotal):
     register(_orderer)
 
 

@@ -1,0 +1,1 @@
+"""Orders that let messages pass each other which commute (paper 002)."""

@@ -1,0 +1,114 @@
+"""Shapes of casts, and how batches are parted: what conflicts keeps its order, the rest may pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from isotone.model.conflicts import Conflicts
+from isotone.model.errors import ConfigError
+from isotone.protocol.ordering.orderer import Batch
+from isotone.protocol.semantic.shapes import PARTS_MAX, Shapes
+
+COUNTER = Conflicts.by_operation({"update": ["update", "increment", "decrement"], "increment": [], "decrement": [], "look": []})
+DOCUMENT = Conflicts.by_both({"insert": ["insert", "delete"], "delete": ["delete"], "scroll": []}, {"scroll": ["scroll"]})
+RELATIONS = {"operation": COUNTER, "both": DOCUMENT, "item": Conflicts.by_item()}
+TYPES = {"operation": COUNTER.types, "both": DOCUMENT.types, "item": ("a", "b")}
+
+Message = tuple[str | None, list[str] | None]
+
+
+def batch(messages: Sequence[Message]) -> Batch:
+    payloads = [str(number).encode() for number in range(len(messages))]
+    return Batch(payloads, [type_ for type_, _ in messages], [items for _, items in messages], sum(map(len, payloads)))
+
+
+def parts(shapes: Shapes, messages: Sequence[Message]) -> list[list[int]]:
+    return [[int(payload) for payload in part.payloads] for part in shapes.split(batch(messages))]
+
+
+def typed(*types: str) -> list[Message]:
+    return [(type_, None) for type_ in types]
+
+
+def test_what_commutes_is_parted_by_description() -> None:
+    assert parts(Shapes(COUNTER), typed("increment", "look", "increment", "decrement", "look")) == [[0, 2], [1, 4], [3]]
+
+
+def test_what_conflicts_keeps_its_order() -> None:
+    assert parts(Shapes(COUNTER), typed("increment", "update", "increment")) == [[0], [1], [2]]
+
+
+def test_too_many_parts_are_gathered_by_conflict() -> None:
+    assert parts(Shapes(COUNTER), typed(*["increment", "update"] * 3, "look")) == [[0, 1, 2, 3, 4, 5], [6]]
+
+
+def test_a_large_batch_is_parted_by_conflict_alone() -> None:
+    found = parts(Shapes(COUNTER), typed(*["increment", "look"] * 100))
+    assert found == [list(range(0, 200, 2)), list(range(1, 200, 2))]
+    assert len(parts(Shapes(Conflicts.by_item()), [(None, [str(number)]) for number in range(100)])) == 1
+
+
+def test_equal_descriptions_are_one_shape() -> None:
+    shapes = Shapes(COUNTER)
+    one = shapes.of(1, ["increment"], [["x"]])  # by operation, items say nothing
+    assert one is shapes.of(2, ["increment", "increment"], None)
+    assert not shapes.conflict(one, one)
+    assert shapes.conflict(one, shapes.of(2, ["look", "update"], None))
+    several = Shapes(Conflicts.by_item())
+    assert several.of(1, ["a"], [["x", "y"]]) is several.of(1, ["b"], [["y", "x"]])
+
+
+def test_what_is_too_much_or_without_a_relation_conflicts_with_everything() -> None:
+    shapes = Shapes(Conflicts.by_item())
+    assert shapes.of(5, None, [[name] for name in "vwxyz"]) is shapes.whole
+    assert shapes.of(65, None, [["x"]] * 65) is shapes.whole
+    assert shapes.conflict(shapes.whole, shapes.of(1, None, [[]]))
+    assert Shapes(None).of(1, ["x"], None).descriptions == ()
+    assert Shapes(Conflicts()).of(1, ["x"], None).descriptions == ()
+
+
+def test_an_undeclared_type_is_refused() -> None:
+    with pytest.raises(ConfigError, match="increase"):
+        Shapes(COUNTER).of(1, ["increase"], None)
+
+
+def test_nothing_is_kept_of_shapes_that_nobody_uses() -> None:
+    shapes = Shapes(Conflicts.by_item())
+    kept = shapes.of(1, None, [["kept"]])
+    for number in range(5_000):
+        assert not shapes.conflict(kept, shapes.of(1, None, [[str(number)]]))
+    assert len(shapes._shapes) <= 2
+    assert len(kept.known) <= 1024
+
+
+@given(st.data())
+def test_every_part_keeps_what_conflicts_in_order(data: st.DataObject) -> None:
+    by = data.draw(st.sampled_from(sorted(RELATIONS)))
+    relation = RELATIONS[by]
+    types = st.none() | st.sampled_from(TYPES[by])
+    items = st.none() | st.lists(st.sampled_from("xyz"), max_size=2, unique=True)
+    messages = data.draw(st.lists(st.tuples(types, items), min_size=1, max_size=80))
+    found = parts(Shapes(relation), messages)
+    assert len(found) <= PARTS_MAX
+    order = [number for part in found for number in part]
+    assert sorted(order) == list(range(len(messages)))
+    place = {number: index for index, number in enumerate(order)}
+    for one, two in combinations(range(len(messages)), 2):
+        if relation.conflict(*messages[one], *messages[two]):
+            assert place[one] < place[two]
+
+
+@given(st.data())
+def test_shapes_conflict_if_any_two_messages_do(data: st.DataObject) -> None:
+    by = data.draw(st.sampled_from(sorted(RELATIONS)))
+    relation, shapes = RELATIONS[by], Shapes(RELATIONS[by])
+    types = st.none() | st.sampled_from(TYPES[by])
+    items = st.none() | st.lists(st.sampled_from("xyz"), max_size=2)
+    drawn = [data.draw(st.lists(st.tuples(types, items), min_size=1, max_size=4)) for _ in range(2)]
+    one, two = (shapes.of(len(some), [t for t, _ in some], [i for _, i in some]) for some in drawn)
+    assert shapes.conflict(one, two) == any(relation.conflict(*a, *b) for a in drawn[0] for b in drawn[1])
