@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.ids import ProcessId, ViewId, is_process_id
 from isotone.model.records import (
+    EARLY,
     Cast,
     Charter,
     Cohort,
@@ -26,6 +28,7 @@ from isotone.model.records import (
     Offer,
     Packet,
     Piece,
+    Place,
     Plan,
     Probe,
     Propose,
@@ -160,6 +163,14 @@ def _reject(record: Reject) -> None:
     _view_id(record.promised)
 
 
+def _places_of(places: list[Place], members: int, most: int) -> None:
+    """Casts by rank and number: sorted, different, of members, and not too many."""
+    if len(places) > most:
+        raise _fail(f"{len(places)} early casts")
+    if places and (places[-1][0] >= members or any(one >= two for one, two in pairwise(places)) or not all(s for _, s in places)):
+        raise _fail("early casts that are not sorted, or of nobody")
+
+
 def _share(share: Share) -> None:
     for cut in share.cuts:
         _view_id(cut)
@@ -172,6 +183,7 @@ def _state(record: State) -> None:
     _ordering(record.ordering)
     if record.share is not None:
         _share(record.share)
+    _places_of(record.early, len(record.members), EARLY)
 
 
 def _cohort(cohort: Cohort) -> None:
@@ -179,6 +191,9 @@ def _cohort(cohort: Cohort) -> None:
     _processes(cohort.members)
     _processes(cohort.present)
     _processes(cohort.holders)
+    _places_of(cohort.early, len(cohort.members), EARLY * len(cohort.present))
+    for places in cohort.ahead:
+        _places_of(places, len(cohort.members), EARLY)
 
 
 def _plan(record: Plan) -> None:

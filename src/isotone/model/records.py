@@ -16,6 +16,11 @@ from isotone.model.view import Ordering, View
 
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 Stamp = list[Annotated[int, msgspec.Meta(gt=-(1 << 62), lt=1 << 62)]]
+Place = tuple[Count, Count]
+"""A cast by its sender's rank and its `seq`."""
+
+EARLY = 64
+"""So many casts a member may have delivered that lie behind gaps in their senders' streams."""
 
 
 class Cast(msgspec.Struct, array_like=True, tag=1, gc=False):
@@ -106,7 +111,10 @@ class Share(msgspec.Struct, array_like=True):
 
 
 class State(msgspec.Struct, array_like=True, tag=8):
-    """A participant's answer: the view it comes from, and how many casts of each member it holds."""
+    """A participant's answer: the view it comes from, and how many casts of each member it holds.
+
+    `early` are the casts behind a gap that it has delivered all the same, sorted.
+    """
 
     round: ViewId
     view: ViewId | None
@@ -116,12 +124,15 @@ class State(msgspec.Struct, array_like=True, tag=8):
     leaving: bool
     ordering: Ordering
     share: Share | None = None
+    early: list[Place] = []
 
 
 class Cohort(msgspec.Struct, array_like=True):
     """The participants that come from one view, and the common set that they will have delivered when it ends.
 
     `target[r]` casts of the member of rank r; `holders[r]` passes on what others lack; `held[i]` is what `present[i]` has.
+    Beyond the target, the casts `early`, sorted: those that somebody has delivered; `ahead[i]` are those of `present[i]`. Where
+    there is none, both are empty.
     """
 
     view: ViewId
@@ -130,6 +141,8 @@ class Cohort(msgspec.Struct, array_like=True):
     target: list[Count]
     holders: list[ProcessId]
     held: list[list[Count]]
+    early: list[Place] = []
+    ahead: list[list[Place]] = []
 
 
 class Plan(msgspec.Struct, array_like=True, tag=9):

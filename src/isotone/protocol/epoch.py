@@ -7,6 +7,10 @@ the orderer the common set and delivers the rest.
 Invariants: `held[s]` counts the casts of s without a gap; a cast stays in `buffers` until every member of the view is
 known to hold it, but for members outside the orderer's core that were given up (`lost`); the orderer has accepted
 exactly the first `accepted[s]` casts; nothing is multicast or delivered between `freeze` and `conclude`.
+
+Orderers that ask for it (`takes_early`) are offered what lies behind a gap in a sender's stream, and may deliver it. `early`
+holds what they delivered so; of it, `ahead` is what was beyond the held prefix when the view was frozen. The common set contains
+it (ADR 0011).
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from collections.abc import Callable, Sequence
 from isotone.model.errors import InvariantViolation, RemoteProtocolError, require
 from isotone.model.events import CoreChanged, DeliveryBatch, ReturnedBatch, Transitional, Upcall
 from isotone.model.ids import ProcessId
-from isotone.model.records import Cast, Cohort, Direct, Packet, Relay, Sequenced
+from isotone.model.records import EARLY, Cast, Cohort, Direct, Packet, Place, Relay, Sequenced
 from isotone.model.settings import EndpointConfig
 from isotone.model.view import Level, View
 from isotone.protocol.link.peer_link import ACK_EVERY, PeerLink
@@ -83,9 +87,14 @@ class Epoch:
         self.accepted: list[int] = []
         self._fetched = [0] * count  # casts of each sender up to here may have come from another member
         self._relayed: dict[tuple[int, int], int] = {}  # (peer, sender): what earlier rounds have passed on already
+        self.early: dict[Place, Cast] = {}  # delivered behind a gap; some gaps may have closed since
+        self.ahead: list[Place] = []  # those of them that are reported to the proposer of the next view
+        self._beyond: dict[Place, Cast] = {}  # delivered so by others, and passed on for the common set
+        self._passed: set[tuple[int, Place]] = set()  # to whom this member has passed what of that
         self.gate = Gate(view, self._emit)
         self._eager = self.gate.need > 1 or count == 1
         self.orderer = find(view.ordering.order)(self, view, self.rank, config.seed)
+        self._offers = self.orderer.takes_early and self.gate.need <= 1  # a higher level waits for the gap anyhow
         self._gossip_at = config.limits.window_bytes // 4
         self._gossip_casts = max(1, config.limits.window_casts // 4)
         self._unreported_casts = 0
@@ -127,6 +136,19 @@ class Epoch:
 
     def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
         self.gate.deliver(sender, cast, position, evidence)
+
+    def deliver_early(self, sender: int, cast: Cast) -> bool:
+        if not self.frozen:
+            early = self.early
+            if len(early) >= EARLY:
+                early = self.early = {place: one for place, one in early.items() if place[1] > self.held[place[0]]}
+                if len(early) >= EARLY:
+                    self.note("casts_early_refused")
+                    return False
+            early[sender, cast.seq] = cast
+            self.note("casts_early")
+        self.gate.deliver(sender, cast, None, None)
+        return True
 
     def holds(self, member: int, sender: int, seq: int) -> None:
         row = self.stability.matrix[member]
@@ -195,6 +217,8 @@ class Epoch:
         if link.ack_at is not None and link.ack_at < self.alarm:
             self.alarm = link.ack_at
         if not records:
+            if self._offers and packet.records:
+                self._offer(rank, link, packet, now)
             return
         if len(records) == 1 and not self.frozen:
             record = records[0]
@@ -206,6 +230,20 @@ class Epoch:
                 self.orderer.direct(rank, record, now)
                 return
         self._receive_run(rank, records, now)
+
+    def _offer(self, rank: int, link: PeerLink, packet: Packet, now: int) -> None:
+        """The link keeps a packet until a gap before it is closed: show the orderer what is in it."""
+        if self.frozen or link.stash.get(packet.first) is not packet.records:
+            return
+        held = self.held[rank]
+        casts: list[Cast] = []
+        for most, record in enumerate(packet.records, held + packet.first - link.received):
+            if type(record) is Cast and record.seq > held:
+                if record.seq > most:
+                    raise RemoteProtocolError(f"cast {record.seq} of {self.view.members[rank]} can at most be its cast {most}")
+                casts.append(record)
+        if casts:
+            self.orderer.early(rank, casts, now)
 
     def _receive_run(self, rank: int, records: Sequence[Sequenced], now: int) -> None:
         casts: list[Cast] = []
@@ -222,7 +260,7 @@ class Epoch:
                         casts = []
                     self.orderer.direct(rank, record, now)
             elif type(record) is Relay and self.frozen and 0 <= record.sender < len(self.held):
-                self._store_late(record.sender, record.cast)
+                self._store_relayed(record.sender, record.cast)
                 self.note("relays_received")
             elif type(record) is Relay and record.sender in self._others:
                 if casts:
@@ -284,6 +322,15 @@ class Epoch:
         if cast.seq <= self.held[sender]:
             return
         self._store(sender, cast)
+
+    def _store_relayed(self, sender: int, cast: Cast) -> None:
+        """What another member passes on continues the stream, or is a cast that somebody has delivered beyond a gap."""
+        if not self.orderer.takes_early or cast.seq <= self.held[sender] + 1:
+            self._store_late(sender, cast)
+            return
+        if len(self._beyond) >= EARLY * len(self.held):
+            raise RemoteProtocolError(f"more than {EARLY * len(self.held)} early casts are passed on in view {self.view.id}")
+        self._beyond[sender, cast.seq] = cast
 
     def stable_for(self, sender: int, count: int) -> None:
         """A sender knows that every member holds so many of its casts."""
@@ -462,6 +509,7 @@ class Epoch:
         self.now = now
         self.frozen = True
         self.accepted = list(self.held)
+        self.ahead = sorted((sender, seq) for sender, seq in self.early if seq > self.held[sender])
         if self._recorder is not None:
             self._recorder.flush(now, self.view.id)
         return self.orderer.freeze(now)
@@ -483,6 +531,32 @@ class Epoch:
                     self.note("relays_sent")
                 self._relayed[rank, sender] = max(done, cohort.target[sender])
                 self.dirty.add(rank)
+        for place in cohort.early:
+            bearers = [peer for peer, places in zip(cohort.present, cohort.ahead, strict=True) if place in places]
+            if bearers[0] == process:
+                for peer in cohort.present:
+                    if peer not in bearers:
+                        self._pass_on(self.rank_of[peer], place)
+
+    def _pass_on(self, rank: int, place: Place) -> None:
+        """An early cast for a member that has not delivered it, once."""
+        link = self.links[rank]
+        if link is not None and (rank, place) not in self._passed:
+            self._passed.add((rank, place))
+            link.fresh.append(Relay(place[0], self._at(place)))
+            self.note("relays_sent")
+            self.dirty.add(rank)
+
+    def _at(self, place: Place) -> Cast:
+        """A cast of the common set beyond the target; its gap may have closed since."""
+        sender, seq = place
+        if seq <= self.held[sender]:
+            return self.casts(sender, seq - 1, seq)[0]
+        return self.early[place] if place in self.early else self._beyond[place]
+
+    def still_ahead(self) -> list[Place]:
+        """What was delivered beyond a gap that has not closed."""
+        return [(sender, seq) for sender, seq in self.ahead if seq > self.held[sender]]
 
     def casts(self, sender: int, after: int, upto: int) -> list[Cast]:
         """The buffered casts of a sender with `after` < seq ≤ `upto`."""
@@ -490,13 +564,16 @@ class Epoch:
         base = self.freed[sender]
         return [buffer[i - base] for i in range(max(after, base), upto)]
 
-    def complete(self, target: Sequence[int]) -> bool:
+    def complete(self, cohort: Cohort) -> bool:
         """Whether everything of the common set is here."""
-        return all(held >= want for held, want in zip(self.held, target, strict=True))
+        held = self.held
+        if any(have < want for have, want in zip(held, cohort.target, strict=True)):
+            return False
+        return all(seq <= held[rank] or (rank, seq) in self.early or (rank, seq) in self._beyond for rank, seq in cohort.early)
 
     def conclude(self, cohort: Cohort, now: int) -> None:
         """Deliver the rest of the common set, in the orderer's way, and hand back what cannot be ordered."""
-        require(self.frozen and self.complete(cohort.target), "a view ends before its common set is complete")
+        require(self.frozen and self.complete(cohort), "a view ends before its common set is complete")
         self.now = now
         together = tuple(cohort.present)
         self._upcall(Transitional(self.view, together))
@@ -507,6 +584,9 @@ class Epoch:
             rest = self.casts(sender, self.accepted[sender], target)
             if rest and sender != self.rank:
                 self.orderer.accept(sender, rest, now)
+        for place in cohort.early:
+            self.note("casts_early_common")
+            self.orderer.early(place[0], [self._at(place)], now)
         present = frozenset(self.rank_of[member] for member in together)
         for cast in self.orderer.conclude(present, now):
             origin = self.view.members[self.rank]

@@ -14,6 +14,7 @@ import msgspec
 
 from isotone.model.settings import MembershipKind
 from isotone.model.view import Level
+from isotone.protocol.ordering import registry
 from isotone.sim import faults
 from isotone.sim.faults import AnyFault
 from isotone.sim.flapping import Flapping
@@ -76,6 +77,8 @@ def draw(seed: int, orders: list[str], liveness_ms: float, membership: Membershi
         level, timing, k = flapping.level, flapping.timing, flapping.k if flapping.rough else k
         storm = flapping.faults(members, begin_ms, safety_ms) + storm
         limits |= flapping.limits
+    if registry.find(order).takes_early:
+        level, network = _gaps(stream(seed, "gaps"), level, network)
     founders: list[str] = []
     if membership == "primary":
         founders, storm = _primary(stream(seed, "membership"), members, late, storm)
@@ -116,6 +119,14 @@ def _atop(rng: Random) -> dict[str, int | str | bool]:
     if policy == "patterns":
         options["patterns"] = pick(rng, ("a:9", "a:3 b:2; c:8", "a:1 b:50; a:50 b:1; d:7 e:7 f:7 g:7"))
     return options
+
+
+def _gaps(rng: Random, level: Level, network: NetworkSettings) -> tuple[Level, NetworkSettings]:
+    """Mostly a network that loses and reorders much, and a level at which casts are taken from behind the gaps."""
+    if chance(rng, 0.3):
+        return level, network
+    loss, reorder = pick(rng, (0.02, 0.1, 0.3)), pick(rng, (0.0, 0.2, 0.5))
+    return "agreed", msgspec.structs.replace(network, loss=loss, reorder=reorder, reorder_ms=float(between(rng, 5, 100)))
 
 
 def _primary(rng: Random, members: list[str], late: list[str], storm: list[AnyFault]) -> tuple[list[str], list[AnyFault]]:

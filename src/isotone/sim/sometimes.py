@@ -30,6 +30,8 @@ DUEL = "proposers of one consensus outbid each other"
 LOST = "majority lost for good"
 
 PASSED = "message passed by a later one that commutes with it"
+OVERTAKEN = "message delivered from behind a gap"
+SURVIVED = "message recovered without those before it, which nobody has"
 
 COUNTED = {
     "retransmissions_first_second_of_view": LATE_RETRANSMISSION,
@@ -45,6 +47,8 @@ COUNTED = {
     "decisions_adopted": ADOPTED,
     "decisions_second_hand": SECOND_HAND,
     "duels": DUEL,
+    "casts_early": OVERTAKEN,
+    "casts_early_common": SURVIVED,
 }
 """Counters of endpoints, and the states they stand for."""
 
@@ -54,18 +58,20 @@ STATES = (
 )  # fmt: skip
 PRIMARY = (BLOCKED, EXPELLED, ADOPTED, SECOND_HAND, DUEL, LOST)
 """States that only primary membership has; it has no merges."""
+SEMANTIC = (PASSED, OVERTAKEN, SURVIVED)
+"""States that only semantic orders have; the last two, those that take casts early."""
 
 
 def sometimes(rows: Iterable[Row], processes: Iterable[Process], primary: bool = False, semantic: bool = False) -> dict[str, int]:
     """How often each state occurred in one run."""
-    counts = dict.fromkeys((*STATES, *PRIMARY, *((PASSED,) if semantic else ())), 0)
+    counts = dict.fromkeys((*STATES, *PRIMARY, *SEMANTIC), 0)
     for process in processes:
         counters: dict[str, int] = getattr(process.endpoint, "counters", {})
         for name, state in COUNTED.items():
             counts[state] += counters.get(name, 0)
         counts[RETURNED] += process.returned
-    _from_rows(rows, counts)
-    unknown = (MERGE_OF_THREE,) if primary else PRIMARY
+    _from_rows(rows, counts, semantic)
+    unknown = {*((MERGE_OF_THREE,) if primary else PRIMARY), *(() if semantic else SEMANTIC)}
     return {state: count for state, count in counts.items() if state not in unknown}
 
 
@@ -95,7 +101,7 @@ class _Passing:
             known[origin] = max(number, known.get(origin, 0))
 
 
-def _from_rows(rows: Iterable[Row], counts: dict[str, int]) -> None:
+def _from_rows(rows: Iterable[Row], counts: dict[str, int], semantic: bool) -> None:
     """Walk the rows in the order of time, with each process's view and whether its flush is open."""
     view_of: dict[str, tuple[int, str]] = {}
     flushing: set[str] = set()
@@ -103,7 +109,7 @@ def _from_rows(rows: Iterable[Row], counts: dict[str, int]) -> None:
     passing = _Passing()
     for row in rows:
         process, kind = row["process"], row["kind"]
-        if PASSED in counts and kind in ("send", "deliver"):
+        if semantic and kind in ("send", "deliver"):
             passing.take(row)
         if kind == "flush":
             flushing.add(process)
@@ -124,5 +130,4 @@ def _from_rows(rows: Iterable[Row], counts: dict[str, int]) -> None:
         if kind in ("crash", "stop"):
             flushing.discard(process)
             view_of.pop(process, None)
-    if PASSED in counts:
-        counts[PASSED] = passing.count
+    counts[PASSED] = passing.count

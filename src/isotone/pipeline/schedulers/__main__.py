@@ -18,7 +18,7 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="isotone.pipeline.schedulers", description=__doc__)
     parser.add_argument("traces", nargs="*", type=Path, help="trace files or directories, written with trace_receives")
-    parser.add_argument("--conflicts", type=Path, help="a conflict relation in TOML; default: everything conflicts")
+    parser.add_argument("--conflicts", type=Path, help="a conflict relation in TOML; default: that of the trace")
     parser.add_argument("--page", type=Path, metavar="DIRECTORY", help="write the page of the classes there")
     given = parser.parse_args()
     if bool(given.traces) == bool(given.page):

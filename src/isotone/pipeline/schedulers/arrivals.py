@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import log
 
-from isotone.model.conflicts import Conflicts
+from isotone.model.conflicts import Conflicts, from_name
 from isotone.model.errors import TraceFormatError
 from isotone.pipeline.oracle.causal import vectors_of
 from isotone.pipeline.oracle.history import History, index_runs
@@ -38,11 +38,11 @@ class Arrivals:
 
 
 def recorded(rows: Iterable[RowLike], conflicts: Conflicts | None = None) -> list[Arrivals]:
-    """The arrivals of each run of a trace; without a relation all messages conflict."""
-    return [_recorded(history, conflicts or Conflicts()) for history in index_runs(rows)]
+    """The arrivals of each run of a trace; without a relation that of the trace holds, and if it names none, all conflict."""
+    return [_recorded(history, conflicts) for history in index_runs(rows)]
 
 
-def _recorded(history: History, conflicts: Conflicts) -> Arrivals:
+def _recorded(history: History, conflicts: Conflicts | None) -> Arrivals:
     if "receive" not in history.kinds:
         raise TraceFormatError("no receive rows: write the trace with trace_receives")
     arrived: list[dict[int, int | None]] = []
@@ -70,6 +70,9 @@ def _recorded(history: History, conflicts: Conflicts) -> Arrivals:
                     break
                 before |= 1 << number[other]
         past.append(before)
+    if conflicts is None:
+        named = history.relation()
+        conflicts = Conflicts() if named is None else from_name(named)
     classes = Classes(history, conflicts)
     of_class: dict[int, int] = {}
     for message in complete:

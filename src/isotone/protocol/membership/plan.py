@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.ids import ProcessId, ViewId, incarnation_of, name_of
-from isotone.model.records import Cohort, Share, State
+from isotone.model.records import Cohort, Place, Share, State
 from isotone.model.view import Ordering
 
 
@@ -35,7 +35,7 @@ def cohorts(states: Mapping[ProcessId, State]) -> list[Cohort]:
     """Group the participants by the view they come from and fix the common set of each group.
 
     Of each sender, the common set has as many casts as the member that holds most; that member (the first of them)
-    passes them on.
+    passes them on. And it has what anybody has delivered beyond that.
     """
     groups: dict[ViewId, list[ProcessId]] = {}
     for process in sorted(states):
@@ -52,8 +52,15 @@ def cohorts(states: Mapping[ProcessId, State]) -> list[Cohort]:
             next(process for process, row in zip(present, held, strict=True) if row[sender] == target[sender])
             for sender in range(len(members))
         ]
-        result.append(Cohort(view, members, present, target, holders, held))
+        ahead = [states[process].early for process in present]
+        early = beyond(target, ahead)
+        result.append(Cohort(view, members, present, target, holders, held, early, ahead if early else []))
     return result
+
+
+def beyond(target: Sequence[int], ahead: Iterable[Iterable[Place]]) -> list[Place]:
+    """The casts that were delivered early by anybody and are not among the first `target[r]` of each sender."""
+    return sorted({(rank, seq) for places in ahead for rank, seq in places if seq > target[rank]})
 
 
 def shares(states: Mapping[ProcessId, State]) -> tuple[list[ProcessId], list[Share]]:
@@ -67,19 +74,27 @@ def check_state(process: ProcessId, state: State, others: Iterable[State]) -> No
     if state.view is None:
         return
     fits = process in state.members and len(state.held) == len(state.members)
+    fits = fits and all(seq > state.held[rank] for rank, seq in state.early)
     if not fits or any(other.view == state.view and other.members != state.members for other in others):
         raise RemoteProtocolError(f"{process} reports a state that does not fit view {state.view}")
 
 
 def check_cohort(
-    me: ProcessId, cohort: Cohort, members: Sequence[ProcessId], held: Sequence[int], ordered: Sequence[int]
+    me: ProcessId,
+    cohort: Cohort,
+    members: Sequence[ProcessId],
+    held: Sequence[int],
+    ordered: Sequence[int],
+    ahead: Sequence[Place],
 ) -> None:
     """Raise `RemoteProtocolError` unless `cohort` can be the one that this process belongs to.
 
-    `held` is what the process holds, `ordered` what its orderer has taken: the common set has to contain that.
+    `held` is what the process holds, `ordered` what its orderer has taken, `ahead` what it has delivered beyond a gap: the
+    common set has to contain that.
     """
     present = cohort.present
     rows_fit = len(cohort.held) == len(present) and all(len(row) == len(members) for row in cohort.held)
+    rows_fit = rows_fit and len(cohort.ahead) in (0, len(present))
     if (
         tuple(cohort.members) != tuple(members)
         or sorted(set(present)) != sorted(present)
@@ -87,12 +102,16 @@ def check_cohort(
         or not rows_fit
         or len(cohort.holders) != len(members)
         or cohort.target != [max(column) for column in zip(*cohort.held, strict=True)]
+        or cohort.early != beyond(cohort.target, cohort.ahead)
     ):
         raise RemoteProtocolError(f"the plan's cohort of {cohort.view} does not fit that view")
     own = cohort.held[present.index(me)]
     for rank, holder in enumerate(cohort.holders):
         if not ordered[rank] <= own[rank] <= held[rank] or (holder == me and cohort.target[rank] > held[rank]):
             raise RemoteProtocolError(f"the plan's cohort of {cohort.view} says something else of {me} than it reported")
+    mine = [(rank, seq) for rank, seq in ahead if seq > own[rank]]
+    if cohort.ahead[present.index(me)] != mine if cohort.ahead else beyond(cohort.target, [mine]):
+        raise RemoteProtocolError(f"the plan's cohort of {cohort.view} is not true of the early casts of {me}")
 
 
 def choose_ordering(states: Mapping[ProcessId, State]) -> Ordering:

@@ -92,7 +92,7 @@ class Primary:
             return
         change.stage = DECIDING
         change.stage_began = now
-        short = Cohort(cohort.view, cohort.members, cohort.present, cohort.target, [], [])
+        short = Cohort(cohort.view, cohort.members, cohort.present, cohort.target, [], [], cohort.early)
         instance = self._instance
         if instance is None:
             raise InvariantViolation("a view without its consensus")
@@ -212,7 +212,7 @@ class Primary:
             fits = tuple(cohort.members) == epoch.view.members and len(cohort.target) == len(epoch.held)
             if not fits or not view.id > epoch.view.id:
                 raise RemoteProtocolError(f"the decision on {view.id} does not follow view {epoch.view.id}")
-            require(epoch.frozen and epoch.complete(cohort.target), "a view was decided before its members held the common set")
+            require(epoch.frozen and epoch.complete(cohort), "a view was decided before its members held the common set")
             if rounds.change is not None and rounds.change.mine and rounds.change.round != view.id:
                 self._host.count("decisions_adopted")
         self._remember(decision)

@@ -206,7 +206,8 @@ class Rounds:
         if epoch is None:
             return State(round_, None, [], [], [], self.leaving, self._config.ordering, share)
         view = epoch.view
-        return State(round_, view.id, list(view.members), list(epoch.held), self._report, self.leaving, view.ordering, share)
+        held, early = list(epoch.held), epoch.still_ahead()
+        return State(round_, view.id, list(view.members), held, self._report, self.leaving, view.ordering, share, early)
 
     def _send_proposal(self, change: Change, to: Iterable[ProcessId]) -> None:
         addresses = [self._address(peer) for peer in change.participants]
@@ -364,7 +365,7 @@ class Rounds:
             own = [cohort for cohort in record.cohorts if cohort.view == epoch.view.id and self.me in cohort.present]
             if len(own) != 1:
                 raise RemoteProtocolError(f"the plan of {change.round} has no cohort for {self.me}")
-            plan.check_cohort(self.me, own[0], epoch.view.members, epoch.held, epoch.accepted)
+            plan.check_cohort(self.me, own[0], epoch.view.members, epoch.held, epoch.accepted, epoch.ahead)
             change.cohort = own[0]
             epoch.relay(self.me, own[0])
         if self._host.share() is not None and self.me not in record.sharing:
@@ -375,7 +376,7 @@ class Rounds:
 
     def _check_ready(self, change: Change, now: int) -> None:
         epoch = self._host.epoch
-        if epoch is not None and change.cohort is not None and not epoch.complete(change.cohort.target):
+        if epoch is not None and change.cohort is not None and not epoch.complete(change.cohort):
             return
         change.is_ready = True
         if self.primary is not None:

@@ -35,6 +35,8 @@ class Outbox(Protocol):
 
     timing: Timing
     held: list[int]
+    freed: list[int]
+    """So many casts of each member are held by all."""
 
     def multicast(self, kind: int, stamp: list[int], batch: Batch | None) -> Cast:
         """Send a cast to all members; covered by the flush. Returned as if just received from oneself."""
@@ -44,6 +46,9 @@ class Outbox(Protocol):
 
     def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
         """The cast's messages are next. `evidence` names the casts (rank, seq, …) that fixed its place, if it is others."""
+
+    def deliver_early(self, sender: int, cast: Cast) -> bool:
+        """As `deliver`, for a cast that came by `early`. False: too many are out, and it has to wait for its gap to close."""
 
     def holds(self, member: int, sender: int, seq: int) -> None:
         """The orderer's own records prove that `member` holds the casts of `sender` up to `seq`."""
@@ -63,12 +68,13 @@ class Orderer:
 
     `options` are what a user may set, with their values; `numbers` are options that are integers, as (default, least,
     most). In both the first is the default. `texts` are options of which the orderer itself knows what they may be.
-    `packets` names the kinds of records without messages, for the trace.
+    `packets` names the kinds of records without messages, for the trace. `takes_early` asks for `early`.
     """
 
     name: ClassVar[str]
     total: ClassVar[bool] = True
     semantic: ClassVar[bool] = False
+    takes_early: ClassVar[bool] = False
     options: ClassVar[dict[str, tuple[int | str | bool, ...]]] = {}
     numbers: ClassVar[dict[str, tuple[int, int, int]]] = {}
     texts: ClassVar[tuple[str, ...]] = ()
@@ -124,6 +130,13 @@ class Orderer:
 
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
         """Casts of another member, in the order sent. Takes all of them, or none and raises `RemoteProtocolError`."""
+        raise NotImplementedError
+
+    def early(self, sender: int, casts: Sequence[Cast], now: int) -> None:
+        """Casts of another member that came before some that it sent earlier, in the order sent; `accept` brings them again.
+
+        What `freeze` finds undelivered of them is forgotten. Then, before `conclude`, those come that belong to the common set.
+        """
         raise NotImplementedError
 
     def direct(self, sender: int, record: Direct, now: int) -> None:

@@ -13,6 +13,8 @@ from isotone.protocol.ordering.sequencer import Sequencer
 from isotone.protocol.ordering.single_phase import SinglePhase
 from isotone.protocol.ordering.token.token import Token
 from isotone.protocol.ordering.two_phase import TwoPhase
+from isotone.protocol.semantic.causal import SemanticCausal
+from isotone.protocol.semantic.fifo import SemanticFifo
 from isotone.protocol.semantic.total import SemanticTotal
 
 _ORDERERS: dict[str, type[Orderer]] = {}
@@ -25,7 +27,9 @@ def register(orderer: type[Orderer]) -> None:
     _ORDERERS[orderer.name] = orderer
 
 
-for _orderer in (Fifo, Causal, Sequencer, SinglePhase, AllAck, TwoPhase, Atop, Token, SemanticTotal):
+for _orderer in (
+    Fifo, Causal, Sequencer, SinglePhase, AllAck, TwoPhase, Atop, Token, SemanticFifo, SemanticCausal, SemanticTotal,
+):  # fmt: skip
     register(_orderer)
 
 
