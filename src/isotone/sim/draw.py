@@ -57,6 +57,8 @@ def draw(seed: int, orders: list[str], liveness_ms: float, membership: Membershi
         options["acks"] = "gathered"
     if order == "atop":
         options = _atop(stream(seed, "atop"))
+    if order == "sequencer" and chance(stream(seed, "seat"), 0.4):
+        options["at"] = pick(stream(seed, "seat", "name"), NAMES)
     members = list(NAMES[: between(rng, 2, len(NAMES))])
     late = list(LATE[: below(rng, 3)])
     level: Level = pick(rng, ("agreed", "agreed", "k", "safe"))

@@ -1,4 +1,4 @@
-"""`sequencer`: the member of rank 0 numbers all casts; the others deliver in its numbers.
+"""`sequencer`: one member numbers all casts, the one that the option `at` names or that of rank 0; all deliver in its numbers.
 
 The order is extrinsic: a cast's place comes from another record. Order records travel as casts of the sequencer, so the
 flush covers them. When the view ends there are two cases. If the sequencer goes on with this component, all its order
@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from isotone.model.errors import RemoteProtocolError
+from isotone.model.ids import name_of
 from isotone.model.records import Cast
 from isotone.model.view import View
 from isotone.protocol.ordering.orderer import Batch, Orderer, Outbox
@@ -30,6 +31,7 @@ class Sequencer(Orderer):
 
     name = "sequencer"
     options = {"fallback": ("returned", "classical")}  # noqa: RUF012
+    texts = ("at",)
     packets = {_ORDER: "order"}  # noqa: RUF012
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
@@ -38,12 +40,14 @@ class Sequencer(Orderer):
         self.runs: deque[tuple[int, int, int]] = deque()  # rank, count, seq of the order record
         self.unordered: list[int] = []  # at the sequencer: pairs (rank, count) for the next order record
         self.number = 0
+        at = view.ordering.options.get("at", "")
+        self.seat = next((rank for rank, member in enumerate(view.members) if name_of(member) == at), 0)
 
     def submit(self, batch: Batch, now: int) -> None:
         cast = self.outbox.multicast(_MESSAGES, [], batch)
         self.bodies[self.rank].append(cast)
-        if self.rank == 0:
-            self._count(0, 1)
+        if self.rank == self.seat:
+            self._count(self.rank, 1)
 
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
         for cast in casts:
@@ -55,7 +59,7 @@ class Sequencer(Orderer):
                 bodies += 1
             else:
                 self._ordered(cast)
-        if self.rank == 0 and bodies:
+        if self.rank == self.seat and bodies:
             self._count(sender, bodies)
         self._advance()
 
@@ -69,7 +73,7 @@ class Sequencer(Orderer):
     def _check(self, sender: int, cast: Cast) -> None:
         if cast.kind == _MESSAGES:
             return
-        if cast.kind != _ORDER or sender != 0:
+        if cast.kind != _ORDER or sender != self.seat:
             raise RemoteProtocolError(f"cast of kind {cast.kind} from rank {sender}, which is not the sequencer")
         stamp = cast.stamp
         if len(stamp) % 2 or not all(0 <= stamp[i] < self.count and stamp[i + 1] > 0 for i in range(0, len(stamp), 2)):
@@ -94,7 +98,7 @@ class Sequencer(Orderer):
             bodies = self.bodies[sender]
             while count and bodies:
                 self.number += 1
-                self.outbox.deliver(sender, bodies.popleft(), (0, 0, self.number), (0, seq))
+                self.outbox.deliver(sender, bodies.popleft(), (0, 0, self.number), (self.seat, seq))
                 count -= 1
             if count:
                 runs[0] = (sender, count, seq)
@@ -103,7 +107,7 @@ class Sequencer(Orderer):
 
     def conclude(self, present: frozenset[int], now: int) -> list[Cast]:
         self._advance()
-        if 0 not in present and self.option("fallback") == "returned":
+        if self.seat not in present and self.option("fallback") == "returned":
             return list(self.bodies[self.rank])
         # Nobody has delivered any of these, so the only order among them is each sender's own. Their positions must not
         # depend on how many there are: members that end this view in another round may have more or fewer.
