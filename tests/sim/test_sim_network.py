@@ -99,6 +99,72 @@ def test_interface_is_shared_per_node_or_per_pair(interface: str, shared: bool) 
     assert (second > first) == shared
 
 
+class Switch(Bench):
+    """A network that multicasts; what stands before a port is called in the order of time."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__("multicast", latency=Constant(1), bandwidth_bps=8_000_000, **settings)  # a byte takes one microsecond
+        self.calls: list[tuple[int, int, Any, Any]] = []
+        self.network = Network(
+            7, self._arrive, LinkSettings(latency=Constant(1), bandwidth_bps=8_000_000, **settings), "multicast", self._at
+        )
+
+    def _at(self, time: int, function: Any, argument: Any) -> None:
+        self.calls.append((time, len(self.calls), function, argument))
+
+    def cast(self, record: Cast, targets: str, now: int = 0, source: str = "a", *extra: Cast) -> None:
+        for target in targets:
+            packet = Packet(0, "", ord(target), 0, [record, *extra], [])
+            self.network.send(self.network.link(source, target), None, packet, now)
+
+    def run(self) -> dict[str, int]:
+        for _, _, function, argument in sorted(self.calls, key=lambda call: call[:2]):
+            function(argument)
+        return {chr(first): time for time, first in self.arrivals}
+
+
+def test_a_multicast_leaves_its_node_once_and_crosses_every_port() -> None:
+    switch = Switch()
+    record = Cast(1, 0, [], 1, [bytes(1_000)])
+    size = packet_bytes(Packet(0, "", 1, 0, [record], []))
+    switch.cast(record, "bcdef")
+    assert set(switch.run().values()) == {MS + 2 * size * 1_000}
+    counters = switch.network.counters
+    assert (counters.bytes, counters.shared) == (size, 4)
+
+
+def test_what_goes_to_one_alone_is_paid_for_it_alone() -> None:
+    switch = Switch()
+    record, other = Cast(1, 0, [], 1, [bytes(1_000)]), Cast(2, 0, [], 2, [bytes(500)])
+    switch.cast(record, "b")
+    switch.cast(record, "c", 0, "a", other)
+    switch.cast(record, "d")
+    found = switch.run()
+    assert found["b"] == found["d"] < found["c"]
+    alone = packet_bytes(Packet(0, "", 1, 0, [record], [])) + packet_bytes(Packet(0, "", 1, 0, [other], []))
+    assert switch.network.counters.bytes == alone
+    switch.cast(record, "b", now=50 * MS)  # a repetition, another turn
+    assert switch.network.counters.bytes > alone + 1_000
+
+
+def test_senders_queue_up_before_a_receivers_port() -> None:
+    switch = Switch()
+    size = packet_bytes(Packet(0, "", 1, 0, [Cast(1, 0, [], 1, [bytes(1_000)])], [])) * 1_000
+    for source in "bcd":
+        switch.cast(Cast(1, 0, [], 1, [bytes(1_000)]), "a", 0, source)
+    switch.run()
+    assert [time for time, _ in switch.arrivals] == [MS + 2 * size, MS + 3 * size, MS + 4 * size]
+
+
+def test_a_receivers_port_drops_what_would_wait_too_long() -> None:
+    switch = Switch(queue_ms=1.5)
+    for source in "bcdef":
+        switch.cast(Cast(1, 0, [], 1, [bytes(1_000)]), "a", 0, source)
+    switch.run()
+    assert len(switch.arrivals) == 2
+    assert switch.network.counters.full == 3
+
+
 def test_cut_is_one_direction_only() -> None:
     bench = Bench()
     bench.network.cut([("a", "b")], 0)

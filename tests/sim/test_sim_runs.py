@@ -204,3 +204,38 @@ def test_late_joiner_gets_into_a_group_that_sends() -> None:
     result = run(scenario)
     assert violated(result) == []
     assert result.processes["c#1"].delivered > 100
+
+
+@pytest.mark.parametrize("wire", [False, True])
+def test_a_network_that_multicasts_carries_a_message_once(wire: bool) -> None:
+    """The same run point to point and by multicast: same deliveries, less on the senders' wires, sooner there."""
+    data = {
+        "name": "fan",
+        "members": list("abcdef"),
+        "duration_ms": 3_000,
+        "order": "causal",
+        "workload": [
+            {
+                "kind": "poisson",
+                "members": ["a"],
+                "start_ms": 1_000,
+                "stop_ms": 2_500,
+                "interval_ms": 20,
+                "size_max": 1000,
+                "size_min": 1000,
+            }
+        ],
+    }
+    found = {}
+    for interface in ("node", "multicast"):
+        network = {"latency": {"kind": "constant", "ms": 0.1}, "bandwidth_bps": 10_000_000, "interface": interface}
+        result = run(parse_scenario({**data, "network": network}), seed=3, wire=wire)
+        sent = {(row["origin"], row["number"]): row["time"] for row in result.rows if row["kind"] == "send"}
+        took = [row["time"] - sent[row["origin"], row["number"]] for row in result.rows if row["kind"] == "deliver"]
+        assert len(took) == 6 * len(sent) > 300
+        found[interface] = max(took), result.stats["packets"]["bytes"]
+        assert run(parse_scenario({**data, "network": network}), seed=3, wire=wire).digest == result.digest
+    copy_ns = 1_000 * 8 * 100  # a message on a wire of 10 Mbit/s
+    assert found["node"][0] > 5 * copy_ns
+    assert found["multicast"][0] < 3 * copy_ns + 100_000
+    assert found["node"][1] > 3 * found["multicast"][1]

@@ -194,13 +194,14 @@ class Engine:
                 network.counters.unconnected += 1
                 self.on_unreachable(process, peer)
                 continue
+            plain = packet
             if encode is not None:
                 packet = encode(packet)
             link = connection.link
             if link.plain:
                 push(heap, (now + link.delay, sequence(), PACKET, connection, packet))
             else:
-                network.send(link, connection, packet, now)
+                network.send(link, connection, packet, now, plain)
 
     def _hand_up(self, process: Process, upcalls: Sequence[Upcall]) -> None:
         ended = None

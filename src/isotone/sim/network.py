@@ -4,22 +4,28 @@ A packet arrives if its link is open when it is sent and when it arrives. Withou
 its delays are; a duplicate follows its original. A clogged link holds packets, in front of all the rest, until it is
 unclogged. Names, not incarnations, have links: a restarted process finds the network as it is.
 
+With a bandwidth, packets are clocked out one after another: on a wire of their own link (`interface = "pair"`: a mesh), on the
+only interface of their node (`node`: point to point, one copy after the other), or on the ports of a switch that multicasts
+(`multicast`): a record that a node sends to several others in one turn crosses the node's own port once, and then every
+receiver's port, where what comes from different senders queues up. Each packet's own counters ride along.
+
 Links that need no decision per packet (`plain`: open, constant delay, nothing else) are short-cut by the engine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from isotone.model.errors import ConfigError
-from isotone.model.records import Cast, Packet, Piece, Relay
+from isotone.model.records import Cast, Direct, Loose, Packet, Piece, Relay, Sequenced
 from isotone.sim.latency import Constant, Latency, check_latency, constant_ns, nanoseconds, sampler
 from isotone.sim.rand import below, shuffled, stream
 
 Release = Literal["fifo", "lifo", "shuffle"]
+Interface = Literal["pair", "node", "multicast"]
 PACKET_BYTES = 66  # what Ethernet, IP and TCP add to the data of one frame
 SECOND_BITS = 8 * 1_000_000_000
 
@@ -48,10 +54,12 @@ class LinkSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class Wire:
     """What packets are clocked out on, one after another: a link's own, or a node's only interface."""
 
-    __slots__ = ("busy",)
+    __slots__ = ("busy", "carried", "turn")
 
     def __init__(self) -> None:
         self.busy = 0
+        self.turn = -1  # the instant that `carried` belongs to
+        self.carried: dict[int, tuple[object, int]] = {}  # multicast: records by identity, and when they have left
 
 
 class Link:
@@ -113,11 +121,11 @@ class Link:
 class Counters:
     """What became of the packets."""
 
-    __slots__ = ("bytes", "clogged", "cut", "duplicated", "full", "lost", "reordered", "sent", "unconnected")
+    __slots__ = ("bytes", "clogged", "cut", "duplicated", "full", "lost", "reordered", "sent", "shared", "unconnected")
 
     def __init__(self) -> None:
         self.sent = self.lost = self.cut = self.full = self.duplicated = self.reordered = self.clogged = 0
-        self.unconnected = self.bytes = 0
+        self.unconnected = self.bytes = self.shared = 0
 
     def as_dict(self) -> dict[str, int]:
         """The counters by name."""
@@ -128,36 +136,42 @@ def packet_bytes(packet: Packet | bytes) -> int:
     """How long the packet is on the wire: exactly, if it is encoded, else about."""
     if isinstance(packet, bytes):
         return PACKET_BYTES + len(packet)
-    size = PACKET_BYTES + 16 + 24 * len(packet.loose)
-    size += sum(len(record.data) for record in packet.loose if isinstance(record, Piece))
-    for record in packet.records:
-        size += 6
-        if isinstance(record, Relay):
-            record = record.cast
-        size += 3 * len(record.stamp)
-        if isinstance(record, Cast):
-            size += 6 + sum(map(len, record.payloads)) + 3 * len(record.payloads)
-    return size
+    return PACKET_BYTES + 16 + sum(map(record_bytes, packet.loose)) + sum(map(record_bytes, packet.records))
+
+
+def record_bytes(record: Sequenced | Loose) -> int:
+    """About how long a record is on the wire."""
+    if isinstance(record, Relay):
+        record = record.cast
+    if isinstance(record, Cast):
+        return 12 + 3 * len(record.stamp) + sum(map(len, record.payloads)) + 3 * len(record.payloads)
+    if isinstance(record, Direct):
+        return 6 + 3 * len(record.stamp)
+    return 24 + (len(record.data) if isinstance(record, Piece) else 0)
 
 
 class Network:
-    """All links, and what is wrong with them. `deliver(time, connection, packet)` is the engine's."""
+    """All links, and what is wrong with them. `deliver(time, connection, packet)` is the engine's, and `at(time, function,
+    argument)`, which only a network with receivers' ports (`multicast`) needs."""
 
     def __init__(
         self,
         seed: int,
         deliver: Callable[[int, object, Packet | bytes], None],
         defaults: LinkSettings,
-        interface: Literal["pair", "node"] = "pair",
+        interface: Interface = "pair",
+        at: Callable[[int, Callable[[Any], None], Any], None] | None = None,
     ) -> None:
         self.counters = Counters()
         self._seed = seed
         self._deliver = deliver
         self._defaults = defaults
-        self._interface = interface
+        self._at = at
+        self.interface = interface
         self._special: dict[tuple[str, str], LinkSettings] = {}
         self._links: dict[tuple[str, str], Link] = {}
         self._wires: dict[str, Wire] = {}
+        self._ports: dict[str, Wire] = {}
         self._component: dict[str, int] = {}
         self._cuts: set[tuple[str, str]] = set()
         self._clogs: set[tuple[str, str]] = set()
@@ -168,7 +182,7 @@ class Network:
         key = (source, target)
         link = self._links.get(key)
         if link is None:
-            wire = self._wires.setdefault(source, Wire()) if self._interface == "node" else Wire()
+            wire = Wire() if self.interface == "pair" else self._wires.setdefault(source, Wire())
             link = Link(source, target, self._special.get(key, self._defaults), wire, self._seed)
             link.open = self._is_open(key)
             link.held = [] if key in self._clogs else None
@@ -244,8 +258,8 @@ class Network:
                 self.send(link, connection, packet, now)
             link.refresh(now)
 
-    def send(self, link: Link, connection: object, packet: Packet | bytes, now: int) -> None:
-        """Send a packet over a link that needs decisions (a plain one takes it too)."""
+    def send(self, link: Link, connection: object, packet: Packet | bytes, now: int, plain: Packet | None = None) -> None:
+        """Send a packet over a link that needs decisions (a plain one takes it too); `plain` is an encoded packet as it was."""
         counters = self.counters
         if not link.open:
             counters.cut += 1
@@ -258,14 +272,18 @@ class Network:
         rng = link.rng
         leaves = now
         if settings.bandwidth_bps:
-            size = packet_bytes(packet)
             wire = link.wire
             begins = wire.busy if wire.busy > now else now
             if link.queue_ns and begins - now > link.queue_ns:
                 counters.full += 1
                 return
-            counters.bytes += size
-            leaves = wire.busy = begins + size * SECOND_BITS // settings.bandwidth_bps
+            content = packet if isinstance(packet, Packet) else plain
+            if self.interface == "multicast" and content is not None:
+                leaves = self._multicast(link, content, begins, now)
+            else:
+                size = packet_bytes(packet)
+                counters.bytes += size
+                leaves = wire.busy = begins + size * SECOND_BITS // settings.bandwidth_bps
         if settings.loss and rng.random() < settings.loss:
             counters.lost += 1
             return
@@ -282,4 +300,42 @@ class Network:
                 arrives = link.last
             else:
                 link.last = arrives
-            self._deliver(arrives, connection, packet)
+            if self._at is not None and settings.bandwidth_bps and self.interface == "multicast":
+                self._at(arrives, self._reaches_port, (link, connection, packet, arrives))
+            else:
+                self._deliver(arrives, connection, packet)
+
+    def _multicast(self, link: Link, packet: Packet, begins: int, now: int) -> int:
+        """When the packet has left its node: what the node sent in this turn already to somebody else need not go again."""
+        wire = link.wire
+        if wire.turn != now:
+            wire.turn = now
+            wire.carried.clear()
+        leaves, fresh, size = now, [], 0
+        for record in (*packet.records, *packet.loose):
+            known = wire.carried.get(id(record))
+            if known is None:
+                fresh.append(record)
+                size += record_bytes(record)
+            elif known[1] > leaves:
+                leaves = known[1]
+        if not fresh and leaves > now:
+            self.counters.shared += 1
+            return leaves
+        size += PACKET_BYTES + 16
+        self.counters.bytes += size
+        wire.busy = begins + size * SECOND_BITS // link.settings.bandwidth_bps
+        wire.carried.update((id(record), (record, wire.busy)) for record in fresh)  # they stay alive, so ids stay theirs
+        return wire.busy
+
+    def _reaches_port(self, arrival: tuple[Link, object, Packet | bytes, int]) -> None:
+        """The packet stands before its receiver's port, which carries one after another."""
+        link, connection, packet, now = arrival
+        port = self._ports.setdefault(link.target, Wire())
+        begins = max(port.busy, now)
+        if link.queue_ns and begins - now > link.queue_ns:
+            self.counters.full += 1
+            return
+        bandwidth = link.settings.bandwidth_bps
+        port.busy = begins + (packet_bytes(packet) * SECOND_BITS // bandwidth if bandwidth else 0)
+        self._deliver(port.busy, connection, packet)

@@ -10,7 +10,7 @@ import copy
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -22,7 +22,7 @@ from isotone.model.view import Level, Ordering
 from isotone.protocol.ordering import registry
 from isotone.sim.faults import AnyFault, Fault, Names, Partition, given, names
 from isotone.sim.latency import Latency, nanoseconds
-from isotone.sim.network import LinkSettings
+from isotone.sim.network import Interface, LinkSettings
 from isotone.sim.workload import Phase
 
 
@@ -48,7 +48,7 @@ class LinkOverride(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class NetworkSettings(LinkSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Parameters of all links, and exceptions for some."""
 
-    interface: Literal["pair", "node"] = "pair"
+    interface: Interface = "pair"
     links: list[LinkOverride] = msgspec.field(default_factory=list)
 
     def defaults(self) -> LinkSettings:

@@ -86,7 +86,8 @@ class Simulation:
         self.scenario = scenario
         self.processes: dict[ProcessId, Process] = {}
         self.engine = Engine()
-        self.network = Network(scenario.seed, self.engine.arrive, scenario.network.defaults(), scenario.network.interface)
+        defaults, interface = scenario.network.defaults(), scenario.network.interface
+        self.network = Network(scenario.seed, self.engine.arrive, defaults, interface, self.engine.at)
         self.engine.network = self.network
         self._latest: dict[str, Process] = {}
         self.dialler = Dialler(self.engine, self._latest, nanoseconds(scenario.dial_ms))
