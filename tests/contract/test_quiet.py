@@ -99,8 +99,8 @@ def test_one_submit_of_many_messages_is_split_where_a_batch_is_full(case: Case) 
         assert sorted(told.number for told in watch.told(process) if told.origin == A) == list(range(1, 41))
         assert all(len(batch.payloads) <= 5 and sum(map(len, batch.payloads)) <= 64 for batch in batches)
         assert len(batches) == 8
-        small = [len(u.payloads) for u in watch.upcalls[process] if isinstance(u, DeliveryBatch) and u.origin == B]
-        assert small == [3] if case.conflicts is None else sum(small) == 3  # what commutes may part
+        together = [len(u.payloads) for u in watch.upcalls[process] if isinstance(u, DeliveryBatch) and u.origin == B]
+        assert together == [3] if case.conflicts is None else sum(together) == 3  # what commutes may travel apart
 
 
 @every_order

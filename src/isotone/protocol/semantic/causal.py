@@ -122,8 +122,9 @@ class SemanticCausal(Orderer):
         read = [self._read(sender, cast, True) for cast in casts]
         ready: list[Waiting] = []
         behind = self.behind[sender]
+        last = max(self.top[sender], self.done[sender])
         for one in read:
-            if one.seq > self.top[sender] and one.seq not in self.ahead[sender] and one.seq not in behind:
+            if one.seq > last and one.seq not in self.ahead[sender] and one.seq not in behind:
                 behind[one.seq] = one
                 ready.append(one)
         self._deliver_ready(ready)

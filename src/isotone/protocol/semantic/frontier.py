@@ -96,7 +96,7 @@ class Frontier:
         found = [one for one in found if one.seq > upto.get(one.rank, 0)]
         if len(found) <= 4 * MOST:
             found = [one for one in found if not any(two.follows(one) and self.conflict(one.shape, two.shape) for two in found)]
-        if len(found) > MOST:
+        if len(found) + len(upto) > MOST:
             for one in found:
                 upto[one.rank] = max(upto.get(one.rank, 0), one.seq)
             found = []

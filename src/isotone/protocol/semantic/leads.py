@@ -5,10 +5,10 @@ with a timestamp up to `end`, is of one of these shapes". So a cast with a times
 them, needs no acknowledgement of this member. To send another shape the member takes a timestamp beyond the end (it *jumps*);
 that costs the cast a round of acknowledgements, as it had without leads, and ends the lead.
 
-Which shapes belong to the repertoire is a matter of profit alone, never of order. A shape leaves it when `patience` casts that
-conflict with it had to be acknowledged since it was last sent; it comes back when it is sent and fewer than that were spared
-their acknowledgement by its absence. Casts that needed none anyway, as under an even and heavy load, count for neither. After a
-lead that spared little before it was jumped over, the next one waits for a number of casts that doubles each time.
+Which shapes belong to the repertoire is a matter of profit alone, never of order. A shape is left out if at least `patience`
+casts of others that conflict with it came since it was last sent, or usually come between two sends: then its absence is worth
+more to them than its jumps cost. After a lead that covered less than that before it was jumped over, the next one waits for
+a number of casts that doubles each time.
 
 In a record, shapes are named by the numbers of their appearance in their sender's stream, which all members count alike.
 
@@ -69,82 +69,77 @@ class Leader:
 
     def __init__(self, shapes: Shapes, patience: int) -> None:
         self.lead = Lead()
-        self.wanted = False  # a lead, or another one, is worth while
         self._shapes = shapes
         self._patience = patience
-        self._usual: dict[Shape, int] = {}  # the repertoire, last used last: how many casts each has delayed since
-        self._rare: dict[Shape, int] = {}  # shapes outside of it: how many casts their absence has spared since
-        self._spared = 0  # casts that the lead has spared an acknowledgement since it was last jumped over
-        self._used = False  # whether it has since it was announced
-        self._wait = 0  # so many casts must be delayed before the next lead
+        self._own: dict[Shape, _Use] = {}  # the last one used is last
+        self._wanted = False  # a lead would have covered a cast, or was jumped over and is worth it
+        self._spared = 0  # casts covered since the lead was last jumped over
+        self._used = False  # whether there were any since it was announced
+        self._wait = 0  # so many casts must come in vain before the next lead
 
     def covers(self, shape: Shape, ts: int) -> bool:
-        """Whether a cast of another member can do without this member's acknowledgement."""
+        """A cast of another member came: whether it can do without this member's acknowledgement."""
         lead, conflict = self.lead, self._shapes.conflict
-        return ts <= lead.end and not any(conflict(one, shape) for one in lead.shapes)
-
-    def spared(self, shape: Shape) -> None:
-        """The lead has spared a cast the acknowledgement."""
-        self._spared += 1
-        self._used = True
-        for one in self._rare:
-            if self._shapes.conflict(one, shape):
-                self._rare[one] += 1
-
-    def delayed(self, shape: Shape) -> None:
-        """A cast has to be acknowledged that a lead might have covered."""
-        against = [one for one in self._usual if self._shapes.conflict(one, shape)]
-        ripe = True
-        for one in against:
-            self._usual[one] += 1
-            ripe = ripe and self._usual[one] >= self._patience
-        if not ripe:
-            return
-        if self._wait:
-            self._wait -= 1
-            return
-        for one in against:
-            del self._usual[one]
-            self._keep(self._rare, one)
-        self.wanted = True
+        against = [use for own, use in self._own.items() if conflict(own, shape)]
+        for use in against:
+            use.passed += 1
+        if ts <= lead.end and not any(conflict(one, shape) for one in lead.shapes):
+            self._spared += 1
+            self._used = True
+            return True
+        if all(use.rare(self._patience) for use in against):
+            if self._wait:
+                self._wait -= 1
+            else:
+                self._wanted = True
+        return False
 
     def stamp(self, shape: Shape, ts: int) -> int:
         """The timestamp for an own cast of this shape: `ts`, or the first one beyond the lead."""
-        lead, usual = self.lead, self._usual
-        jumps = ts <= lead.end and shape not in lead.shapes
-        gained = self._rare.pop(shape, 0)
-        if shape not in usual and jumps and gained >= self._patience:
-            self._keep(self._rare, shape)
-        else:
-            usual.pop(shape, None)
-            self._keep(usual, shape)
-        if not jumps:
+        use = self._own.pop(shape, None) or _Use()
+        use.again(self._patience)
+        self._own[shape] = use
+        if len(self._own) > _REPERTOIRE_MAX:
+            del self._own[next(iter(self._own))]
+        lead = self.lead
+        if ts > lead.end or shape in lead.shapes:
             return ts
-        ts = lead.end + 1
         if self._spared >= self._patience:
             self._wait = 0
-            self.wanted = True
+            self._wanted = True
         else:
             self._wait = min(_WAIT_MAX, max(self._patience, 2 * self._wait))
         self._spared = 0
-        return ts
+        return lead.end + 1
 
-    def due(self, clock: int) -> bool:
-        """Whether to announce a lead now."""
-        if self._shapes.whole in self._usual:
-            return False
-        return self.wanted or (self._used and self.lead.end - clock < LENGTH // 2)
-
-    def announce(self, clock: int, numbers: Numbers) -> list[int]:
-        """Promise: returns the end of the lead, and the numbers of the repertoire."""
+    def announce(self, clock: int, numbers: Numbers) -> list[int] | None:
+        """Promise, if it is worth while now: returns the end of the lead, and the numbers of the repertoire."""
         lead = self.lead
+        if not self._wanted and not (self._used and lead.end - clock < LENGTH // 2):
+            return None
+        repertoire = [shape for shape, use in self._own.items() if not use.rare(self._patience)]
+        if self._shapes.whole in repertoire:
+            return None
         lead.end = max(lead.end, clock + LENGTH)
-        lead.shapes = frozenset(self._usual)
-        self.wanted = self._used = False
-        return [lead.end, *map(numbers.number, self._usual)]
+        lead.shapes = frozenset(repertoire)
+        self._wanted = self._used = False
+        return [lead.end, *map(numbers.number, repertoire)]
 
-    @staticmethod
-    def _keep(counts: dict[Shape, int], shape: Shape) -> None:
-        counts[shape] = 0
-        if len(counts) > _REPERTOIRE_MAX:
-            del counts[next(iter(counts))]
+
+class _Use:
+    """How often a shape of the own casts is sent, measured in conflicting casts of others."""
+
+    __slots__ = ("_usual", "passed")
+
+    def __init__(self) -> None:
+        self.passed = 0  # since it was last sent
+        self._usual = 0  # between two sends
+
+    def rare(self, patience: int) -> bool:
+        """Whether it is better left out of the repertoire."""
+        return self.passed >= patience or self._usual >= patience
+
+    def again(self, patience: int) -> None:
+        """It is sent."""
+        self._usual = (3 * self._usual + min(self.passed, 4 * patience)) // 4
+        self.passed = 0

@@ -96,9 +96,10 @@ class SemanticTotal(Orderer):
         """Deliver what can be; say at most one thing: a lead, which tells the clock too, or an acknowledgement that is owed."""
         self._advance()
         clock = self.lcv[self.rank]
-        if self.leader.due(clock):
+        lead = self.leader.announce(clock, self.appeared[self.rank])
+        if lead is not None:
             self.mrmt = clock
-            self.outbox.direct(_LEAD, [clock, *self.leader.announce(clock, self.appeared[self.rank])])
+            self.outbox.direct(_LEAD, [clock, *lead])
             self.outbox.note("leads")
         elif self.mrmt < self.must:
             self.mrmt = clock
@@ -127,21 +128,16 @@ class SemanticTotal(Orderer):
         rank, lcv, leader, unready = self.rank, self.lcv, self.leader, self.unready[sender]
         for cast, shape in zip(casts, shapes, strict=True):
             ts = cast.stamp[0]
+            if not leader.covers(shape, ts):
+                self.must = max(self.must, ts - 1 if sender < rank else ts)  # Definition 10
+                if not lcv[rank] < leader.lead.end < ts:  # it has not jumped
+                    self.contested_at = now
             self._clock(sender, ts)
             if ts > lcv[rank]:
                 self._clock(rank, ts)  # UR2
             self.received.delivered[sender] = cast.seq
             unready.append(cast)
             self._queue(sender, cast, shape)
-            need = ts - 1 if sender < rank else ts  # Definition 10
-            if leader.covers(shape, ts):
-                if need > self.mrmt:
-                    leader.spared(shape)
-                continue
-            self.contested_at = now
-            if need > self.mrmt:
-                leader.delayed(shape)
-                self.must = max(self.must, need)
 
     def _check(self, sender: int, casts: Sequence[Cast]) -> list[Shape]:
         """The shapes of casts that keep their sender's promises; `RemoteProtocolError` otherwise."""
