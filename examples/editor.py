@@ -26,6 +26,7 @@ CONFLICTS = isotone.Conflicts.by_both(
     always={"scroll": ["scroll"]},
 )
 """Operations on one object conflict; scrolling, which is about the window, conflicts with scrolling only."""
+NAMES = "abcdefghijklmnopqrstuvwxyz"
 OBJECTS = [f"object-{number}" for number in range(20)]
 
 
@@ -73,7 +74,7 @@ async def follow(group: isotone.Group, processes: int, edits: int, begin: asynci
             case isotone.Delivery():
                 document.apply(*json.loads(event.payload))
                 if event.position is not None:
-                    place = (event.view, event.position)
+                    place = (event.view.id, event.position)
                     passed += furthest is not None and place < furthest
                     furthest = place if furthest is None else max(furthest, place)
                 left -= 1
@@ -108,23 +109,25 @@ def show(given: argparse.Namespace) -> int:
     """Start all processes, and compare their replicas."""
     addresses = free_addresses(given.processes)
     sizes = ["--processes", str(given.processes), "--edits", str(given.edits)]
-    children = [
-        subprocess.Popen(
-            [sys.executable, __file__, "--name", name, "--listen", address, *sizes, "--seeds", *addresses],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for name, address in zip("abcdefghijklmnopqrstuvwxyz", addresses, strict=False)
-    ]
-    print(f"{len(children)} processes, {given.edits} edits each", flush=True)
+    children: list[subprocess.Popen[str]] = []
     try:
-        replicas = [json.loads(child.communicate()[0].splitlines()[-1]) for child in children]
-    except (KeyboardInterrupt, IndexError):  # Ctrl-C reaches the children too; one without a last line has said why
-        for child in children:
-            child.wait()
+        for name, address in zip(NAMES, addresses, strict=False):
+            command = [sys.executable, __file__, "--name", name, "--listen", address, *sizes, "--seeds", *addresses]
+            # In a session of its own: Ctrl-C is for this process, which ends the others.
+            children.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True))
+        print(f"{len(children)} processes, {given.edits} edits each", flush=True)
+        last = [child.communicate()[0].splitlines()[-1:] for child in children]
+    except KeyboardInterrupt:
         return 1
-    for child, replica in zip("abcdefghijklmnopqrstuvwxyz", replicas, strict=False):
-        print(f"{child}: {len(replica['objects'])} objects, line {replica['line']}; {replica['passed']} messages were passed")
+    finally:
+        for child in children:
+            child.terminate()
+            child.wait()
+    if not all(last):
+        return 1  # who has no last line has said why
+    replicas = [json.loads(line) for [line] in last]
+    for name, replica in zip(NAMES, replicas, strict=False):
+        print(f"{name}: {len(replica['objects'])} objects, line {replica['line']}; {replica['passed']} messages were passed")
     equal = all(one["objects"] == replicas[0]["objects"] and one["line"] == replicas[0]["line"] for one in replicas)
     print("all replicas are equal" if equal else "REPLICAS DIFFER")
     return 0 if equal else 1

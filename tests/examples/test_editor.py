@@ -19,9 +19,7 @@ def begin(example: str, *arguments: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     command = [sys.executable, str(ROOT / "examples" / example), *arguments]
     pipe = subprocess.PIPE
-    return subprocess.Popen(
-        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True
-    )  # a session of its own: Ctrl-C goes to all its processes
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True)
 
 
 def end(process: subprocess.Popen[str]) -> tuple[str, str]:
@@ -54,7 +52,7 @@ def test_control_c_ends_an_example_without_a_traceback(example: str, arguments: 
     for line in iter(process.stdout.readline, ""):
         if line.startswith(sign):
             break
-    os.killpg(process.pid, signal.SIGINT)
+    process.send_signal(signal.SIGINT)
     _, err = end(process)
     assert "Traceback" not in err
     assert "Fatal" not in err

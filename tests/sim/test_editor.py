@@ -29,7 +29,7 @@ def told(order: str | None = None) -> dict[str, dict[str, int]]:
 
 
 def test_the_table_says_what_the_paper_says() -> None:
-    """ "Two inserts, two updates, … conflict with each other if they apply to the same object. Two scroll operations conflict"."""
+    """Edits of one object conflict, and two scrolls; a scroll and an edit do not."""
     relation = load_scenario(FILE).conflicts
     assert relation is not None
     edits = ("insert", "update", "delete")
