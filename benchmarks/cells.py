@@ -87,7 +87,14 @@ class Network(NamedTuple):
 
 
 def scenario(
-    variant: Variant, members: int, network: Network, load: Sequence[Phase], *, seed: int, crash_ms: float | None = None
+    variant: Variant,
+    members: int,
+    network: Network,
+    load: Sequence[Phase],
+    *,
+    seed: int,
+    crash_ms: float | None = None,
+    conflicts: dict[str, Any] | None = None,
 ) -> Scenario:
     """The run of a cell; after the load there is time for what is still under way."""
     end = max(phase.get("stop_ms") or phase["start_ms"] for phase in load)
@@ -99,6 +106,7 @@ def scenario(
             "seed": seed,
             "order": variant.order,
             "options": dict(variant.options),
+            **({"conflicts": conflicts} if conflicts else {}),
             "timing": dict(network.timing),
             "network": {"latency": network.latency},
             "workload": [dict(phase) for phase in load],
@@ -115,6 +123,8 @@ class Tally:
 
     def __init__(self) -> None:
         self.sent: dict[bytes, int] = {}
+        self.about: dict[bytes, tuple[str | None, tuple[str, ...] | None]] = {}
+        """Type and items, of messages that have any."""
         self.delivered: list[tuple[str, bytes, int]] = []
         self.views: list[tuple[str, int]] = []
         self.control = 0
@@ -150,6 +160,9 @@ class _Noted(Endpoint):
     def submit(self, payloads: Sequence[bytes], now: int, types: Any = None, items: Any = None) -> int:
         taken = super().submit(payloads, now, types, items)
         self.tally.sent.update((bytes(payload), now) for payload in payloads[:taken])
+        for index in range(taken if types or items else 0):
+            touched = items[index] if items else None
+            self.tally.about[payloads[index]] = (types[index] if types else None, None if touched is None else tuple(touched))
         return taken
 
     def collect(self, now: int) -> Effects:
@@ -165,8 +178,8 @@ def wait(simulation: Simulation, until: Callable[[], bool]) -> None:
         simulation.run_until(simulation.now + 200 * NS)
 
 
-def measure(run: Scenario) -> dict[str, Any]:
-    """Latencies in ms, control records per message, bytes per message and other member."""
+def play(run: Scenario) -> Tally:
+    """Simulate a cell until every member has delivered every message."""
     tally, members = Tally(), len(run.members)
     simulation = Simulation(run, endpoint_factory=tally.endpoint, trace=False)
     simulation.run_until(run.duration_ns)
@@ -174,6 +187,13 @@ def measure(run: Scenario) -> dict[str, Any]:
     messages = len(tally.sent)
     if len(tally.delivered) != messages * members or not messages:
         raise RuntimeError(f"{run.order}, {members} members: {messages} messages, {len(tally.delivered)} deliveries")
+    return tally
+
+
+def measure(run: Scenario) -> dict[str, Any]:
+    """Latencies in ms, control records per message, bytes per message and other member."""
+    tally, members = play(run), len(run.members)
+    messages = len(tally.sent)
     latency = spread("latency", np.array([now - tally.sent[payload] for _, payload, now in tally.delivered], dtype=np.int64))
     return {
         "messages": messages,

@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from isotone.model.conflicts import Conflicts
     from isotone.model.errors import (
         Blocked,
         Closed,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from isotone.runtime.state import Stateful
 
 _HOMES = {
+    "isotone.model.conflicts": ("Conflicts",),
     "isotone.model.errors": (
         "Blocked",
         "Closed",
@@ -88,6 +90,7 @@ __all__ = [
     "Blocked",
     "Closed",
     "ConfigError",
+    "Conflicts",
     "CoreChanged",
     "Delivery",
     "DeliveryBatch",

@@ -26,12 +26,14 @@ def node(
     membership: Annotated[str, typer.Option(help="partitionable, or primary: only a majority goes on.")] = "partitionable",
     founders: Annotated[str, typer.Option(help="For primary: the names that begin the group together, as a,b,c.")] = "",
     option: Annotated[list[str] | None, typer.Option(help="An option of the orderer, as name=value; repeatable.")] = None,
+    conflicts: Annotated[Path | None, typer.Option(help="For semantic orders: the conflict relation, in TOML.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Directory for the trace.")] = None,
 ) -> int:
     """Take part in a group: each line of standard input is a message; ends with Ctrl-C or SIGTERM by leaving."""
     import logging
 
     import isotone
+    from isotone.model.conflicts import load_conflicts
     from isotone.model.errors import unknown
     from isotone.model.settings import MEMBERSHIPS
     from isotone.model.view import LEVELS
@@ -44,7 +46,7 @@ def node(
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     return isotone.run(_run(isotone.join(
         group, name=name, listen=listen, seeds=seed or [], order=order, level=level, k=k, trace=trace,
-        options=parse_overrides(option or []),
+        options=parse_overrides(option or []), conflicts=load_conflicts(conflicts) if conflicts is not None else None,
         membership=membership, founders=[name for name in founders.split(",") if name],
     )))  # fmt: skip
 

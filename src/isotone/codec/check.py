@@ -243,6 +243,8 @@ def _vote(record: Vote) -> None:
 def _charter(record: Charter) -> None:
     for name in record.founders:
         _process(f"{name}#1")
+    if record.conflicts is not None:
+        _conflicts(record.conflicts)
 
 
 def _offer(record: Offer) -> None:

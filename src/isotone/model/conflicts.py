@@ -26,7 +26,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import product
+from itertools import product, repeat
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -41,6 +41,10 @@ Predicate: TypeAlias = Callable[[str | None, Sequence[str] | None, str | None, S
 
 KEYS: Final = ("by", "operations", "always")
 WAYS: Final[tuple[By, ...]] = ("item", "operation", "both")
+
+WORD_MAX: Final = 255
+TABLE_BYTES: Final = 65_536
+"""A relation goes with every probe and every view change."""
 
 _PREDICATES: dict[tuple[str, str], Predicate] = {}
 """The application's functions, by name and version."""
@@ -81,8 +85,10 @@ class Conflicts(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
         It must say the same in every process and at any time. Processes compare the name and the version, not the function.
         """
-        if not name:
-            raise ConfigError("a conflict predicate needs a name: other processes know it by that")
+        if not name or len(name) > WORD_MAX or len(version) > WORD_MAX:
+            raise ConfigError(f"a conflict predicate needs a name, and a version if you like, of at most {WORD_MAX} characters")
+        if not callable(function):
+            raise ConfigError(f"the function of conflict predicate {name!r} is {function!r}: it cannot be called")
         if _PREDICATES.setdefault((name, version), function) is not function:
             raise ConfigError(f"another function is known already as the {cls('predicate', name=name, version=version).title}")
         return cls("predicate", name=name, version=version)
@@ -117,14 +123,23 @@ class Conflicts(msgspec.Struct, frozen=True, array_like=True, dict=True):
         by = self.by
         if by in ("operation", "both") and type_ is not None and type_ not in self.table:
             raise unknown("message type", type_, self.table)
-        if by in ("item", "both", "predicate") and items is not None and not all(items):
-            raise ConfigError("an item of a message has no name: items are texts that are not empty")
+        if items is not None and by in ("item", "both", "predicate"):
+            if isinstance(items, str):
+                raise ConfigError(f"the items of a message are {items!r}: must be a list of texts, not one text")
+            if not all(isinstance(item, str) and item for item in items):
+                raise ConfigError("an item of a message has no name: items are texts that are not empty")
         if by == "predicate":
             function = self.function
             try:
                 function(type_, items, type_, items)
             except Exception as error:
                 raise ConfigError(f"{self.title} fails for type {type_!r} and items {items!r}: {error}") from error
+
+    def validate_all(self, count: int, types: Sequence[str | None] | None, items: Sequence[Sequence[str] | None] | None) -> None:
+        """`validate` for so many messages, given as columns."""
+        given = (types if types is not None else repeat(None, count), items if items is not None else repeat(None, count))
+        for type_, some in zip(*given, strict=False):
+            self.validate(type_, some)
 
     @cached_property
     def table(self) -> dict[str, dict[str, bool]]:
@@ -176,6 +191,25 @@ class Conflicts(msgspec.Struct, frozen=True, array_like=True, dict=True):
             and (self.by == "predicate") == bool(self.name)
             and (self.by == "predicate" or not self.version)
         )
+
+
+def difference(me: str, mine: Conflicts | None, peer: str, theirs: Conflicts | None) -> str:
+    """What is not the same in two relations of two processes, in a few words; None stands for everything."""
+    one, two = mine or Conflicts(), theirs or Conflicts()
+    if one.by != two.by or one.by == "predicate":
+        return f"{me} has the {_short(one.title)}, {peer} has the {_short(two.title)}"
+    for type_ in sorted(set(one.types) ^ set(two.types)):
+        has, lacks = (me, peer) if type_ in one.types else (peer, me)
+        return f"type {_short(type_)!r} is declared at {has}, not at {lacks}"
+    for what, here, there in (("", one.pairs, two.pairs), (" whatever their items are", one.always, two.always)):
+        for pair in sorted(set(here) ^ set(there)):
+            has, lacks = (me, peer) if pair in here else (peer, me)
+            return f"type {_short(pair[0])!r} conflicts with {_short(pair[1])!r}{what} at {has}, not at {lacks}"
+    return "they cannot be told apart"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def named(relation: Conflicts | None) -> str:
@@ -264,7 +298,11 @@ def conflicts_from(content: Mapping[str, Any]) -> Conflicts:
     if not types:
         raise ConfigError("the table operations declares no type")
     pairs = {name: _closed(table, types) for name, table in tables.items()}
-    return Conflicts(by, types, pairs["operations"], pairs["always"])
+    relation = Conflicts(by, types, pairs["operations"], pairs["always"])
+    size = len(msgspec.msgpack.encode(relation))
+    if size > TABLE_BYTES:
+        raise ConfigError(f"the tables take {size} bytes, at most {TABLE_BYTES} are possible: declare a predicate")
+    return relation
 
 
 def _refuse(content: Mapping[str, Any], keys: Iterable[str], why: str) -> None:
@@ -280,6 +318,8 @@ def _table(content: Mapping[str, Any], name: str) -> Mapping[str, list[str]]:
     for type_, others in table.items():
         if not type_:
             raise ConfigError(f"a type in {name} has no name")
+        if len(type_) > WORD_MAX:
+            raise ConfigError(f"a type in {name} has {len(type_)} characters: at most {WORD_MAX} are possible")
         if not isinstance(others, list) or not all(isinstance(other, str) for other in others):
             raise ConfigError(f"{name}.{type_} must be a list of types, in quotes")
     return table

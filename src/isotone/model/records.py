@@ -11,6 +11,7 @@ from typing import Annotated
 
 import msgspec
 
+from isotone.model.conflicts import Conflicts
 from isotone.model.ids import ProcessId, ViewId
 from isotone.model.view import Ordering, View
 
@@ -210,9 +211,13 @@ class Vote(msgspec.Struct, array_like=True, tag=25):
 
 
 class Charter(msgspec.Struct, array_like=True, tag=26):
-    """Goes with every probe of a process with primary membership: the names that found its group."""
+    """Goes with every probe of a process with primary membership, or with a conflict relation: what its group rests on.
+
+    `founders` are the names that found a group with primary membership; with partitionable membership there are none.
+    """
 
     founders: list[str]
+    conflicts: Conflicts | None = None
 
 
 class Offer(msgspec.Struct, array_like=True, tag=20):

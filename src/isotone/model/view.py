@@ -25,6 +25,11 @@ class Ordering(msgspec.Struct, frozen=True, array_like=True):
     options: dict[str, int | str | bool] = {}
     conflicts: Conflicts | None = None
 
+    @property
+    def relation(self) -> Conflicts | None:
+        """The relation in force; None if everything conflicts."""
+        return None if self.conflicts is None or self.conflicts.by == "everything" else self.conflicts
+
 
 class View(msgspec.Struct, frozen=True, array_like=True):
     """An installed membership. `members` are sorted; a member's index in it is its rank."""

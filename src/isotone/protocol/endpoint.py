@@ -60,6 +60,7 @@ class Endpoint:
         self.transfer = Transfer(config, self) if config.state else None
         self._backlog = 0
         self._leave_wanted = False
+        self._conflicts = config.ordering.relation
         self._next_number = 1
         self._upcalls: list[Upcall] = []
         self._loose: dict[ProcessId, list[Loose]] = {}
@@ -92,11 +93,16 @@ class Endpoint:
         types: Sequence[str | None] | None = None,
         items: Sequence[Sequence[str] | None] | None = None,
     ) -> int:
-        """Take messages of the application; returns how many, from the first, were accepted."""
+        """Take messages of the application; returns how many, from the first, were accepted.
+
+        One that the conflict relation does not know is a `ConfigError`, and nothing is taken.
+        """
         if self.closed or self._leave_wanted:
             raise Closed(f"{self.process} has left the group")
         if self.blocked is not None:
             raise Blocked(self.blocked)
+        if self._conflicts is not None:
+            self._conflicts.validate_all(len(payloads), types, items)
         accepted, size = self.pending.add(payloads, types, items)
         if accepted and self.recorder is not None:
             self.recorder.submit(now, self.epoch.view.id if self.epoch else None, accepted, size)

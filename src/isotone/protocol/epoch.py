@@ -19,7 +19,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from isotone.model.errors import InvariantViolation, RemoteProtocolError, require
+from isotone.model.errors import ConfigError, InvariantViolation, RemoteProtocolError, require
 from isotone.model.events import CoreChanged, DeliveryBatch, ReturnedBatch, Transitional, Upcall
 from isotone.model.ids import ProcessId
 from isotone.model.records import EARLY, Cast, Cohort, Direct, Packet, Place, Relay, Sequenced
@@ -94,6 +94,7 @@ class Epoch:
         self.gate = Gate(view, self._emit)
         self._eager = self.gate.need > 1 or count == 1
         self.orderer = find(view.ordering.order)(self, view, self.rank, config.seed)
+        self._conflicts = view.ordering.relation
         self._offers = self.orderer.takes_early and self.gate.need <= 1  # a higher level waits for the gap anyhow
         self._gossip_at = config.limits.window_bytes // 4
         self._gossip_casts = max(1, config.limits.window_casts // 4)
@@ -251,7 +252,14 @@ class Epoch:
             if type(record) is Cast:
                 if self.frozen:
                     self._store_late(rank, record)
-                elif self._store(rank, record):
+                    continue
+                try:
+                    fresh = self._store(rank, record)
+                except RemoteProtocolError:
+                    if casts:  # they are held, so the orderer has to have them
+                        self._accept(rank, casts, now)
+                    raise
+                if fresh:
                     casts.append(record)
             elif type(record) is Direct:
                 if not self.frozen:
@@ -303,6 +311,11 @@ class Epoch:
             return False
         if cast.seq != self.held[sender] + 1:
             raise RemoteProtocolError(f"cast {cast.seq} of {self.view.members[sender]} follows {self.held[sender]}")
+        if self._conflicts is not None:
+            try:  # all members have the same one
+                self._conflicts.validate_all(len(cast.payloads), cast.types, cast.items)
+            except ConfigError as error:
+                raise RemoteProtocolError(f"{self.view.members[sender]} breaks its conflict relation: {error}") from None
         self.held[sender] = cast.seq
         if self._eager:
             row = self.stability.matrix[sender]

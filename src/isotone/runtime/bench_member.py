@@ -19,6 +19,7 @@ from zlib import crc32
 
 import msgspec
 
+from isotone.model.conflicts import conflicts_from
 from isotone.model.events import DeliveryBatch
 from isotone.model.settings import Limits
 from isotone.runtime.bench_mesh import PACK_BYTES, Mesh, pack, split
@@ -65,6 +66,26 @@ def chunks(lists: list[list[bytes]], quota: int) -> Iterator[list[bytes]]:
             return
         quota -= len(messages)
         yield messages
+
+
+Types = list[str] | None
+Items = list[list[str]] | None
+
+
+class Mix:
+    """What messages say of themselves: a share of them conflicts, the others commute. Types and items, of which each has one."""
+
+    def __init__(self, share: float, conflicting: list[list[str]], commuting: list[list[str]]) -> None:
+        self._share = share
+        self._kinds = {True: conflicting, False: commuting}
+
+    def draw(self, source: random.Random, count: int) -> tuple[list[bool], Types, Items]:
+        """Which of so many messages are to conflict, their types, and their items."""
+        chosen = [source.random() < self._share for _ in range(count)]
+        types, items = (
+            [source.choice(self._kinds[one][part]) for one in chosen] if self._kinds[True][part] else None for part in (0, 1)
+        )
+        return chosen, list(types) if types else None, [[item] for item in items] if items else None
 
 
 class _MeshRound:
@@ -118,9 +139,13 @@ class Member:
         await self._mesh.connect(ports, self._rank)
         return {}
 
-    async def throughput(self, via: str, size: int, quota: int, members: int, start: float) -> dict[str, Any]:
+    async def throughput(
+        self, via: str, size: int, quota: int, members: int, start: float, mix: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Send `quota` messages as fast as possible and take those of all members."""
         lists, total = self._messages(size), quota * members
+        source = random.Random(self._rank)
+        described = [Mix(**mix).draw(source, len(messages))[1:] if mix else (None, None) for messages in lists]
         mesh_round = _MeshRound(self._mesh, lists, quota, total) if via == "mesh" else None
         await asyncio.sleep(max(0.0, start - time.monotonic()))
         cpu = time.process_time()
@@ -129,8 +154,9 @@ class Member:
         else:
             take = {"batches": self._take_batches, "events": self._take_events, "exact": self._take_exactly}[via]
             taking = asyncio.get_running_loop().create_task(take(total))
-            for messages in chunks(lists, quota):
-                await self._group.send_many(messages)
+            for messages, (types, items) in zip(chunks(lists, quota), cycle(described), strict=False):
+                count = len(messages)
+                await self._group.send_many(messages, types=types and types[:count], items=items and items[:count])
             digest = await taking
         end = time.monotonic()
         return {"end": end, "cpu": time.process_time() - cpu, "digest": digest}
@@ -180,13 +206,25 @@ class Member:
         return digest
 
     async def latency(
-        self, via: str, size: int, rate: float, count: int, members: int, senders: int, start: float
+        self,
+        via: str,
+        size: int,
+        rate: float,
+        count: int,
+        members: int,
+        senders: int,
+        start: float,
+        mix: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Send `count` messages, `rate` per second, if among the last `senders`, and note when those of all of them arrive."""
+        """Send `count` messages, `rate` per second, if among the last `senders`, and note when those of all of them arrive.
+
+        `conflicting` says of each whether it was of the share of the mix that conflicts.
+        """
         sends = self._rank >= members - senders
         total = count * (senders - 1 if via == "mesh" and sends else senders)
-        filler = bytes(max(0, size - 8))
+        filler = bytes(max(0, size - 9))
         late: list[int] = []
+        marks: list[bool] = []
         loop = asyncio.get_running_loop()
         if via == "mesh":
             taking: asyncio.Future[None] | asyncio.Task[None] = loop.create_future()
@@ -199,22 +237,25 @@ class Member:
 
             self._mesh.deliver = deliver
         else:
-            taking = loop.create_task(self._note(late, total))
+            taking = loop.create_task(self._note(late, marks, total))
         interval = 1.0 / rate
+        drawn = Mix(**mix) if mix else None
         for number in range(count if sends else 0):
+            chosen, types, items = drawn.draw(random.Random(), 1) if drawn else ([False], None, None)
             await asyncio.sleep(max(0.0, start + (number + random.random()) * interval - time.monotonic()))
-            message = time.monotonic_ns().to_bytes(8, "big") + filler
+            message = time.monotonic_ns().to_bytes(8, "big") + bytes(chosen) + filler
             if via == "mesh":
                 self._mesh.write(pack([message]))
             else:
-                await self._group.send(message)
+                await self._group.send(message, type=types[0] if types else None, items=items[0] if items else None)
         await taking
-        return {"latencies": late}
+        return {"latencies": late, "conflicting": marks}
 
-    async def _note(self, late: list[int], total: int) -> None:
+    async def _note(self, late: list[int], marks: list[bool], total: int) -> None:
         async for event in self._group:
             if isinstance(event, Delivery):
                 late.append(time.monotonic_ns() - int.from_bytes(event.payload[:8], "big"))
+                marks.append(event.payload[8] == 1)
                 if len(late) >= total:
                     return
 
@@ -265,6 +306,7 @@ async def _serve(settings: dict[str, Any]) -> None:
         level=settings["level"],
         k=settings["k"],
         options=settings["options"],
+        conflicts=conflicts_from(settings["conflicts"]) if settings.get("conflicts") else None,
         limits=Limits(**settings["limits"]),
         trace=settings["trace"],
         timeout=60,

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Protocol
 
+from isotone.model.conflicts import Conflicts
 from isotone.model.errors import Closed, RemoteProtocolError
 from isotone.model.events import Blockage, DeliveryBatch, Ended, Expulsion, Upcall, ViewInstalled
 from isotone.model.ids import ProcessId, ViewId
@@ -83,13 +84,14 @@ class Driver:
         payload_bytes: int,
         trace: LiveTrace | None = None,
         state: Stateful | None = None,
+        conflicts: Conflicts | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self.endpoint = endpoint
         self.network = network
         self._keeper = None if state is None else Keeper(state, self._provide)
         self.inbox = Inbox(self._loop, self._consumed, self._keeper)
-        self.outgoing = Outgoing(self._loop, endpoint, payload_bytes, self._submitted)
+        self.outgoing = Outgoing(self._loop, endpoint, payload_bytes, self._submitted, conflicts)
         self.joined: asyncio.Future[None] = self._loop.create_future()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self.failure: BaseException | None = None

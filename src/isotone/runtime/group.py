@@ -16,6 +16,7 @@ from typing import Literal, Self
 
 import msgspec
 
+from isotone.model.conflicts import Conflicts
 from isotone.model.errors import Closed, ConfigError, LocalProtocolError, unknown
 from isotone.model.ids import ProcessId, incarnation_of, name_of, process_id
 from isotone.model.settings import MS, EndpointConfig, Limits, MembershipKind, Timing
@@ -130,7 +131,8 @@ class Group:
                 self._trace = LiveTrace(self._trace_path, self.process, self._trace_form)
                 self._trace.start()
             endpoint = self._factory(config, self._trace.recorder if self._trace is not None else None)
-            driver = self._driver = Driver(endpoint, network, limits.payload_bytes, self._trace, self._state)
+            conflicts = config.ordering.relation
+            driver = self._driver = Driver(endpoint, network, limits.payload_bytes, self._trace, self._state, conflicts)
             driver.on_expelled = self._expelled if self._rejoins else None
             driver.start()
             network.start(driver, self._seeds)
@@ -321,6 +323,7 @@ def join(
     level: Level = "agreed",
     k: int = 1,
     options: Mapping[str, int | str | bool] | None = None,
+    conflicts: Conflicts | None = None,
     timing: Timing | None = None,
     limits: Limits | None = None,
     trace: str | Path | None = None,
@@ -344,6 +347,9 @@ def join(
 
     With `membership="primary"` only a majority of the last view goes on, and the processes named by `founders`, all together,
     begin the group. A process that was left out joins again by itself (an `Expulsion` tells), unless `rejoin` is False.
+
+    `conflicts` is for semantic orders: messages that do not conflict may be delivered in different orders. All members declare
+    the same relation; who has another one is refused. A message whose type it does not know is an error at `send`.
     """
     if not 0 < len(group) <= 255 or not group.isprintable():
         raise ConfigError(f"group name {group!r}: use 1 to 255 printable characters")
@@ -354,8 +360,10 @@ def join(
     parse_address(listen, "listen address", any_port=True)
     if advertise is not None:
         parse_address(advertise, "advertised address")
+    if conflicts is not None and not isinstance(conflicts, Conflicts):
+        raise ConfigError(f"conflicts is {conflicts!r}: must be isotone.Conflicts, such as Conflicts.by_item()")
     _check_types(order, level, k, options, membership, founders, timing, limits, trace_form, state)
-    ordering = Ordering(order, level, k, dict(options or {}))
+    ordering = Ordering(order, level, k, dict(options or {}), conflicts)
     registry.validate(ordering)
     config = EndpointConfig(
         process=process_id(name, incarnation if incarnation is not None else time.time_ns() // MS),

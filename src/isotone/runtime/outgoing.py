@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from isotone.model.conflicts import Conflicts
 from isotone.model.errors import Blocked, Closed, LocalProtocolError
 
 _BUFFER_BYTES = 64 * 1024
@@ -37,7 +38,7 @@ def as_bytes(payload: object) -> bytes:
 
 
 class Outgoing:
-    """See the module. `schedule` asks the driver for a turn."""
+    """See the module. `schedule` asks the driver for a turn; `conflicts` is the relation that messages have to fit."""
 
     def __init__(
         self,
@@ -45,11 +46,13 @@ class Outgoing:
         endpoint: Submitter,
         payload_bytes: int,
         schedule: Callable[[], None],
+        conflicts: Conflicts | None = None,
     ) -> None:
         self._loop = loop
         self._endpoint = endpoint
         self._payload_bytes = payload_bytes
         self._schedule = schedule
+        self._conflicts = conflicts
         self._buffer: list[bytes] = []
         self._types: list[str | None] | None = None
         self._items: list[Sequence[str] | None] | None = None
@@ -71,6 +74,9 @@ class Outgoing:
         size = len(payload)
         if size > self._payload_bytes:
             raise self._too_long(size)
+        if self._conflicts is not None:  # here, since the caller is not there any more when the buffer is handed on
+            self._conflicts.validate(type, items)
+            items = None if items is None else tuple(items)
         buffer = self._buffer
         buffer.append(payload)
         if type is not None or items is not None or self._types is not None:

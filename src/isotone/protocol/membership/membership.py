@@ -229,8 +229,8 @@ class Membership:
         rounds = self.rounds
         founder = self._config.founder
         record = Probe(own, view, rounds.promised, members, contacts, addresses, hears, founder, rounds.leaving)
-        if self.primary is not None:
-            self._host.send(peer, Charter(list(self._config.founders)))
+        if self._charters.own is not None:
+            self._host.send(peer, self._charters.own)
         self._host.send(peer, record)
 
     def _on_vote(self, peer: ProcessId, record: Vote, now: int) -> None:

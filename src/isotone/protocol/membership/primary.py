@@ -22,10 +22,10 @@ from isotone.model.settings import EndpointConfig
 from isotone.model.view import View
 from isotone.protocol.membership.change import DECIDE as DECIDING
 from isotone.protocol.membership.change import Change, Farewell
+from isotone.protocol.membership.charter import check_ordering
 from isotone.protocol.membership.consensus import DECIDE, Ballot, Consensus
 from isotone.protocol.membership.directory import Directory
 from isotone.protocol.membership.rounds import Host, Rounds
-from isotone.protocol.ordering import registry
 
 _DECISIONS = 4
 """How many of the last decisions are kept for those that ask."""
@@ -170,7 +170,7 @@ class Primary:
         epoch = self._host.epoch
         view = decision.view
         self._rounds.saw(view.id)
-        registry.validate_remote(peer, view.ordering)
+        check_ordering(self._config, peer, view.ordering)
         if epoch is None:
             if self.me in view.members and self._may_enter(peer, decision):
                 self._enter(decision, now, peer)

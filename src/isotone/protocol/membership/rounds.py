@@ -24,9 +24,9 @@ from isotone.model.view import View
 from isotone.protocol.epoch import Epoch
 from isotone.protocol.membership import plan
 from isotone.protocol.membership.change import COLLECT, DECIDE, RECOVER, Change, Farewell
+from isotone.protocol.membership.charter import check_ordering
 from isotone.protocol.membership.detector import Detector
 from isotone.protocol.membership.directory import Directory
-from isotone.protocol.ordering import registry
 
 if TYPE_CHECKING:
     from isotone.protocol.membership.primary import Primary
@@ -235,7 +235,7 @@ class Rounds:
         if peer not in change.participants:
             raise RemoteProtocolError(f"{peer} answers a proposal that was not made to it")
         plan.check_state(peer, record, change.states.values())
-        registry.validate_remote(peer, record.ordering)
+        check_ordering(self._config, peer, record.ordering)
         self._unresponsive.pop(peer, None)
         change.states[peer] = record
         self._advance(change, now)
@@ -403,7 +403,7 @@ class Rounds:
             raise RemoteProtocolError(f"{peer} installs a view that was not agreed on in round {record.round}")
         if self.me not in members and not self.leaving:
             raise RemoteProtocolError(f"{peer} installs a view without {self.me}, which is not leaving")
-        registry.validate_remote(peer, record.view.ordering)
+        check_ordering(self._config, peer, record.view.ordering)
         for member, address in zip(record.view.members, record.addresses, strict=False):
             self._directory.learn(member, address, now)
         self._host.send(peer, Installed(record.round))

@@ -125,7 +125,7 @@ class Orderer:
                 raise unknown(f"value of option {name}", str(value), (str(v) for v in cls.options[name]))
 
     def submit(self, batch: Batch, now: int) -> None:
-        """Multicast a batch of own messages: exactly one cast."""
+        """Multicast a batch of own messages: one cast, or in a semantic order a few."""
         raise NotImplementedError
 
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:

@@ -15,6 +15,7 @@ from isotone.protocol.ordering.token.token import Token
 from isotone.protocol.ordering.two_phase import TwoPhase
 from isotone.protocol.semantic.causal import SemanticCausal
 from isotone.protocol.semantic.fifo import SemanticFifo
+from isotone.protocol.semantic.total import SemanticTotal
 
 _ORDERERS: dict[str, type[Orderer]] = {}
 
@@ -26,7 +27,9 @@ def register(orderer: type[Orderer]) -> None:
     _ORDERERS[orderer.name] = orderer
 
 
-for _orderer in (Fifo, Causal, Sequencer, SinglePhase, AllAck, TwoPhase, Atop, Token, SemanticFifo, SemanticCausal):
+for _orderer in (
+    Fifo, Causal, Sequencer, SinglePhase, AllAck, TwoPhase, Atop, Token, SemanticFifo, SemanticCausal, SemanticTotal,
+):  # fmt: skip
     register(_orderer)
 
 
