@@ -61,15 +61,32 @@ sequenced = st.one_of(
     st.builds(r.Direct, st.integers(0, 40), stamps),
     st.builds(r.Relay, st.integers(0, 99), casts()),
 )
-cohorts = st.builds(
-    r.Cohort,
-    view_ids,
-    st.lists(processes, max_size=3),
-    st.lists(processes, max_size=3),
-    ranks,
-    st.lists(processes, max_size=3),
-    st.lists(ranks, max_size=3),
-)
+
+
+def early(members: int) -> st.SearchStrategy[list[r.Place]]:
+    """Casts of so many members, sorted."""
+    if not members:
+        return st.just([])
+    return st.lists(st.tuples(st.integers(0, members - 1), st.integers(1, 2**62 - 1)), max_size=4, unique=True).map(sorted)
+
+
+@st.composite
+def cohorts_of(draw: st.DrawFn) -> r.Cohort:
+    who, present = draw(st.lists(processes, max_size=3)), draw(st.lists(processes, max_size=3))
+    common = draw(early(len(who))) if present else []
+    ahead = draw(st.lists(early(len(who)), max_size=3))
+    holders, held = draw(st.lists(processes, max_size=3)), draw(st.lists(ranks, max_size=3))
+    return r.Cohort(draw(view_ids), who, present, draw(ranks), holders, held, common, ahead)
+
+
+@st.composite
+def states(draw: st.DrawFn) -> r.State:
+    who = draw(st.lists(processes, max_size=3))
+    said = draw(ranks), draw(stamps), draw(st.booleans()), draw(orderings), draw(st.none() | shares)
+    return r.State(draw(view_ids), draw(st.none() | view_ids), who, *said, draw(early(len(who))))
+
+
+cohorts = cohorts_of()
 
 
 @st.composite
@@ -121,17 +138,7 @@ loose = st.one_of(
     probes(),
     st.builds(lambda round_, at: r.Propose(round_, *at), view_ids, places()),
     st.builds(r.Reject, view_ids, view_ids),
-    st.builds(
-        r.State,
-        view_ids,
-        st.none() | view_ids,
-        st.lists(processes, max_size=3),
-        ranks,
-        stamps,
-        st.booleans(),
-        orderings,
-        st.none() | shares,
-    ),
+    states(),
     plans(),
     st.builds(r.Ready, view_ids),
     installs(),

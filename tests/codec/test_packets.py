@@ -17,6 +17,7 @@ from isotone.model.errors import InvariantViolation, RemoteProtocolError
 from isotone.model.ids import ViewId
 from isotone.model.records import (
     Cast,
+    Cohort,
     Direct,
     Have,
     Heartbeat,
@@ -137,6 +138,14 @@ def related(conflicts: Conflicts) -> Packet:
     return Packet(1, "a#1", 0, 0, [], [state])
 
 
+def early(places: list[tuple[int, int]], *ahead: list[tuple[int, int]]) -> Packet:
+    """A state, or a plan's cohort, with early casts of two members."""
+    here, who = ViewId(1, "a#1"), ["a#1", "b#1"]
+    if not ahead:
+        return Packet(1, "a#1", 0, 0, [], [State(here, here, who, [0, 0], [], False, Ordering("fifo"), None, places)])
+    return Packet(1, "a#1", 0, 0, [], [Plan(here, [Cohort(here, who, who, [0, 0], who, [], places, list(ahead))])])
+
+
 BAD: list[tuple[str, Any]] = [
     (r"int. >= 0 - at .\$\[0\]", Packet(-1, "", 0, 0, [], [])),
     (r"int. >= 0 - at .\$\[2\]", Packet(0, "", -2, 0, [], [])),
@@ -165,6 +174,15 @@ BAD: list[tuple[str, Any]] = [
     ("conflict relation whose", related(Conflicts("predicate"))),
     ("conflict relation whose", related(Conflicts("operation", ("a",), (), (("a", "a"),)))),
     ("word of a conflict relation of 2000", related(Conflicts("predicate", name="x" * 2000))),
+    ("early casts that are not sorted", early([(1, 3), (0, 3)])),
+    ("early casts that are not sorted", early([(1, 3), (1, 3)])),
+    ("early casts that are not sorted", early([(2, 3)])),
+    ("early casts that are not sorted", early([(0, 0)])),
+    ("int. >= 0", early([(-1, 3)])),
+    ("65 early casts", early([(0, seq) for seq in range(2, 67)])),
+    ("65 early casts", early([], [(0, seq) for seq in range(2, 67)])),
+    ("129 early casts", early([(0, seq) for seq in range(2, 131)], [])),
+    ("early casts that are not sorted", early([], [(1, 3), (0, 3)])),
 ]
 
 

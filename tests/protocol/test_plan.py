@@ -20,8 +20,10 @@ ROUND = ViewId(9, A)
 OLD, NEW = ViewId(3, A), ViewId(5, C)
 
 
-def state(view: ViewId | None, members: list[str], held: list[int], order: str = "fifo") -> State:
-    return State(ROUND, view, members, held, [], False, Ordering(order))
+def state(
+    view: ViewId | None, members: list[str], held: list[int], order: str = "fifo", early: list[tuple[int, int]] | None = None
+) -> State:
+    return State(ROUND, view, members, held, [], False, Ordering(order), None, early or [])
 
 
 # clique
@@ -141,9 +143,11 @@ MEMBERS = (A, B, C)
 GOOD = Cohort(OLD, [A, B, C], [A, B], [2, 3, 1], [A, B, A], [[2, 1, 1], [0, 3, 1]])
 
 
-def check(cohort: Cohort, held: list[int] | None = None, ordered: list[int] | None = None) -> None:
+def check(
+    cohort: Cohort, held: list[int] | None = None, ordered: list[int] | None = None, ahead: list[tuple[int, int]] | None = None
+) -> None:
     """As seen by b, which holds (0, 3, 1) and has ordered all of it."""
-    plan.check_cohort(B, cohort, MEMBERS, held or [0, 3, 1], ordered or [0, 3, 1])
+    plan.check_cohort(B, cohort, MEMBERS, held or [0, 3, 1], ordered or [0, 3, 1], ahead or [])
 
 
 def test_the_right_cohort_passes() -> None:
@@ -193,10 +197,59 @@ def test_every_planned_cohort_passes_the_check_of_each_of_its_members(data: st.D
     members = [A, B, C, D]
     present = data.draw(st.lists(st.sampled_from(members), min_size=1, unique=True))
     rows = {p: data.draw(st.lists(st.integers(0, 5), min_size=4, max_size=4)) for p in present}
-    (cohort,) = plan.cohorts({p: state(OLD, members, rows[p]) for p in present})
+    places = st.sets(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=3)
+    ahead = {p: sorted(one for one in data.draw(places) if one[1] > rows[p][one[0]]) for p in present}
+    (cohort,) = plan.cohorts({p: state(OLD, members, rows[p], early=ahead[p]) for p in present})
+    delivered = set().union(*ahead.values())
+    assert set(cohort.early) == {one for one in delivered if one[1] > cohort.target[one[0]]}
     for process in present:
         more = [count + data.draw(st.integers(0, 2)) for count in rows[process]]
-        plan.check_cohort(process, cohort, members, more, rows[process])
+        plan.check_cohort(process, cohort, members, more, rows[process], ahead[process])
+
+
+EARLY = msgspec.structs.replace(GOOD, early=[(0, 4), (2, 7)], ahead=[[(0, 4)], [(0, 2), (2, 7)]])
+
+
+def test_early_casts_beyond_the_target_are_common() -> None:
+    """b has delivered a's second cast, which a's stream reaches, and c's seventh."""
+    states = {A: state(OLD, [A, B, C], [2, 1, 1], early=[(0, 4)]), B: state(OLD, [A, B, C], [0, 3, 1], early=[(0, 2), (2, 7)])}
+    assert plan.cohorts(states) == [EARLY]
+    check(EARLY, ahead=[(0, 2), (2, 7)])
+    check(GOOD, ahead=[(0, 2)])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"early": []},
+        {"early": [(0, 4)]},
+        {"early": [(0, 2), (0, 4), (2, 7)]},
+        {"early": [(2, 7), (0, 4)]},
+        {"ahead": [[(0, 4), (2, 7)]]},
+        {"ahead": []},
+        {"ahead": [[(0, 4)], [(0, 2)]]},
+    ],
+    ids=str,
+)
+def test_a_cohort_whose_early_casts_are_not_those_of_its_members_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(RemoteProtocolError):
+        check(msgspec.structs.replace(EARLY, **change), ahead=[(0, 2), (2, 7)])
+
+
+@pytest.mark.parametrize("ahead", [[(2, 8)], [(0, 2), (2, 7), (2, 9)], []], ids=str)
+def test_a_cohort_that_says_something_else_of_my_early_casts_is_refused(ahead: list[tuple[int, int]]) -> None:
+    with pytest.raises(RemoteProtocolError, match="not true of the early casts of b#1"):
+        check(EARLY, ahead=ahead)
+
+
+def test_a_cohort_without_my_early_cast_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="not true of the early casts of b#1"):
+        check(GOOD, ahead=[(2, 7)])
+
+
+def test_a_state_with_early_casts_that_it_holds_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError):
+        plan.check_state(A, state(OLD, [A, B], [3, 0], early=[(0, 3)]), [])
 
 
 # choose_ordering
