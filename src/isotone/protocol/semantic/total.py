@@ -17,7 +17,8 @@ within it, so its shape is one of the lead's and does not conflict with m. So x 
 respect causality, also through messages that conflict with neither of two: there is one clock, and receiving moves it.
 
 Invariants: whether (a) holds for a cast depends on the casts that are here alone, and nobody delivers one without it, in a
-view or at its end; so members with the same casts end a view alike. Positions need not increase where messages passed.
+view or at its end; so members with the same casts end a view alike. Above the level `agreed` what (a) asks for is evidence: who
+holds a cast that was delivered as safe must be able to deliver it. Positions need not increase where messages passed.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from isotone.model.errors import ConfigError, RemoteProtocolError
 from isotone.model.records import Cast, Direct
 from isotone.model.view import View
 from isotone.protocol.ordering.dependencies import Dependencies
-from isotone.protocol.ordering.orderer import Batch, Orderer, Outbox
+from isotone.protocol.ordering.orderer import Batch, Evidence, Orderer, Outbox
 from isotone.protocol.semantic.leads import Lead, Leader, Numbers
 from isotone.protocol.semantic.shapes import Shape, Shapes
 
@@ -70,6 +71,9 @@ class SemanticTotal(Orderer):
         self.leader = Leader(self.shapes, _PATIENCE * self.count)
         self.leads = [self.leader.lead if site == rank else Lead() for site in range(self.count)]
         self.lead_keys = [0] * self.count
+        self.gated = view.need > 1
+        self.known = [[0] * self.count for _ in range(self.count)]  # what each site had received before its last cast
+        self.past: dict[tuple[int, int], Evidence] = {}  # and before each that is undelivered; for levels above agreed
 
     def _clock(self, site: int, ts: int) -> None:
         self.lcv[site] = ts
@@ -183,6 +187,11 @@ class SemanticTotal(Orderer):
     def _queue(self, sender: int, cast: Cast, shape: Shape) -> None:
         if shape is not self.shapes.whole:
             self.appeared[sender].see(shape)
+        if self.gated:
+            known = self.known[sender]
+            for i in range(1, len(cast.stamp), 2):
+                known[cast.stamp[i]] = cast.stamp[i + 1]
+            self.past[sender, cast.seq] = tuple(value for pair in enumerate(known) if pair[1] for value in pair)
         queue = self.queues.get(shape)
         if queue is None:
             rivals = [other for other in self.queues if self.shapes.conflict(shape, other)]
@@ -257,7 +266,8 @@ class SemanticTotal(Orderer):
         return done > len(kept)
 
     def _deliver(self, sender: int, cast: Cast) -> None:
-        self.outbox.deliver(sender, cast, (0, cast.stamp[0], sender))
+        evidence = self.past.pop((sender, cast.seq)) if self.gated else None
+        self.outbox.deliver(sender, cast, (0, cast.stamp[0], sender), evidence)
 
     def conclude(self, present: frozenset[int], now: int) -> list[Cast]:
         self._find_ready()

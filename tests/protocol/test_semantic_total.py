@@ -1,0 +1,375 @@
+"""`semantic_total`, record by record: what may pass and what may not, leads and jumps, the end of a view, and any schedule."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isotone.model.conflicts import Conflicts
+from isotone.model.errors import RemoteProtocolError
+from isotone.model.records import Cast, Direct
+from isotone.protocol.semantic import leads, total
+from isotone.protocol.semantic.leads import LENGTH, Numbers
+from isotone.protocol.semantic.shapes import Shapes
+from tests.protocol.total_bench import Message, Total, told
+
+BY_ITEM = Conflicts.by_item()
+COUNTER = Conflicts.by_operation({"update": ["update", "increment", "decrement"], "increment": [], "decrement": []})
+"""The paper's operations on one item (§4.2): no equivalence, since increment and decrement commute."""
+EDITOR = Conflicts.by_both(
+    {one: ["insert", "update", "delete"] for one in ("insert", "update", "delete")}, {"scroll": ["scroll"]}
+)
+NEIGHBOURS = Conflicts.by_predicate(
+    "tests.total.neighbours",
+    lambda type_a, items_a, type_b, items_b: (
+        items_a is None or items_b is None or any(abs(ord(a) - ord(b)) <= 1 for a in items_a for b in items_b)
+    ),
+)
+INC, DEC, UPD = ("increment", None), ("decrement", None), ("update", None)
+
+
+def item(*names: str) -> tuple[None, tuple[str, ...]]:
+    return None, names
+
+
+def led(conflicts: Conflicts | None, *usual: list[Message]) -> Total:
+    """A group in which every site leads; its repertoire is what it has sent, each of its list."""
+    run = Total(len(usual), conflicts)
+    for _ in range(8 * len(usual)):
+        for rank, messages in enumerate(usual):
+            for message in messages:
+                run.send(rank, message)
+        run.settle()
+    for site in run.sites:
+        lead = site.orderer.leader.lead
+        assert lead.end > max(site.orderer.lcv)
+        assert len(lead.shapes) == len(usual[site.rank])
+    return run
+
+
+# What may pass and what may not
+
+
+def test_a_chain_through_a_message_that_commutes() -> None:
+    """m1 on A, then m2 on B, then m3 on A: who has m2 but not m1 does not deliver m3, its sender no more than others."""
+    run = led(BY_ITEM, [item("a")], [item("b")], [item("c")])
+    done = [len(run.order(rank)) for rank in range(3)]
+    run.send(0, item("a"))
+    run.pass_all(0, 1)
+    run.send(1, item("b"))
+    run.pass_all(1, 2)
+    assert len(run.order(2)) == done[2]  # m2 knows of m1, which is not here
+    run.send(2, item("a"))
+    for way in ((2, 1), (1, 2), (2, 1)):
+        run.pass_all(*way)
+    m1, m2, m3 = ((rank, len(run.sites[rank].stream)) for rank in range(3))
+    assert m3 not in run.order(2)
+    assert m3 not in run.order(1)
+    run.settle()
+    for rank in range(3):
+        assert run.order(rank)[done[rank] :].index(m1) < run.order(rank)[done[rank] :].index(m3)
+        assert set(run.order(rank)[done[rank] :]) == {m1, m2, m3}
+    run.check(range(3))
+
+
+def test_increments_and_decrements_are_delivered_when_they_come() -> None:
+    run = led(COUNTER, *[[INC, DEC]] * 3)
+    for message in (INC, DEC):
+        run.send(0, message)
+        assert run.order(0)[-1] == (0, len(run.sites[0].stream))
+        run.pass_on(0, 2)
+        assert run.order(2)[-1] == (0, len(run.sites[0].stream))
+    assert not run.ways[2, 1]  # nobody has to acknowledge
+    run.settle()
+    run.check(range(3))
+
+
+def test_an_increment_passes_one_that_is_late_and_no_update() -> None:
+    run = led(COUNTER, *[[INC]] * 3)
+    first, second = run.send(0, INC), run.send(1, INC)
+    run.pass_on(1, 2)
+    assert run.order(2)[-1] == (1, second[0].seq)
+    assert first[0].stamp[0] == second[0].stamp[0]  # it would have been the first
+    run.settle()
+    (update,) = run.send(0, UPD)
+    run.pass_all(0, 2)
+    run.pass_all(0, 1)
+    (after,) = run.send(1, INC)
+    run.pass_all(1, 2)
+    assert (0, update.seq) in run.order(2)  # all others have told their clocks
+    assert run.order(2)[-1] == (1, after.seq)
+    run.settle()
+    run.check(range(3))
+
+
+def test_an_update_that_waits_holds_a_later_increment_back() -> None:
+    run = led(COUNTER, *[[INC]] * 4)
+    (update,) = run.send(0, UPD)
+    run.pass_all(0, 1)
+    run.pass_all(0, 2)
+    (after,) = run.send(1, INC)
+    run.pass_all(1, 2)
+    done = run.order(2)
+    assert (0, update.seq) not in done  # p3 has not acknowledged it
+    assert (1, after.seq) not in done
+    run.settle()
+    assert run.order(2)[-2:] == [(0, update.seq), (1, after.seq)]
+    run.check(range(4))
+
+
+def test_several_items() -> None:
+    run = led(BY_ITEM, [item("x", "y")], [item("v")], [])
+    done = len(run.order(2))
+    (xy,), (yz,), (z,) = run.send(0, item("x", "y")), run.send(1, item("y", "z")), run.send(1, item("w"))
+    run.pass_on(1, 2, 2)
+    assert run.order(2)[done:] == []  # both jumped: no lead reaches them
+    run.settle()
+    places = run.order(2)[done:]
+    assert places.index((0, xy.seq)) < places.index((1, yz.seq))
+    assert (1, z.seq) in places
+    run.check(range(3))
+
+
+def test_messages_of_one_turn_part_if_they_commute() -> None:
+    run = Total(2, COUNTER)
+    casts = run.send(0, INC, DEC, INC, UPD, INC)
+    assert [cast.types for cast in casts] == [["increment", "increment"], ["decrement"], ["update"], ["increment"]]
+    assert [cast.number for cast in casts] == [1, 3, 4, 5]
+    run.settle()
+    run.check(range(2))
+
+
+def test_without_a_relation_it_is_single_phase() -> None:
+    run = Total(3, None)
+    for turn in range(60):
+        run.send(turn * 7 % 3, (None, None))
+        for way in run.waiting()[turn % 2 :: 2]:
+            run.pass_on(*way)
+    run.settle()
+    assert run.order(0) == run.order(1) == run.order(2)
+    positions = [position for _, _, position, _ in run.sites[0].delivered if position is not None]
+    assert positions == sorted(positions)
+    run.check(range(3))
+
+
+# Leads, message by message
+
+
+def test_a_lead_and_a_jump() -> None:
+    run = Total(2, COUNTER)
+    (one,) = run.send(1, INC)
+    assert one.stamp == [1]
+    assert run.order(1) == []
+    run.pass_on(1, 0)  # p0 has sent nothing: it leads with an empty repertoire, which tells its clock too
+    assert told(run.pass_on(0, 1)) == [("lead", [1, 1 + LENGTH])]
+    assert run.order(0) == run.order(1) == [(1, 1)]
+    (two,) = run.send(1, INC)
+    assert run.order(1)[-1] == (1, 2)  # at once, at its sender too
+    run.pass_on(1, 0)
+    assert run.order(0)[-1] == (1, 2)
+    assert run.waiting() == []
+    (jump,) = run.send(0, UPD)
+    assert (two.stamp, jump.stamp) == ([2], [2 + LENGTH, 1, 2])
+    assert "jumps" in run.sites[0].notes
+    assert run.order(0)[-1] == (1, 2)
+    assert run.pass_on(0, 1) == [jump]  # an update conflicts with what p1 sends: it must acknowledge
+    assert told(run.pass_on(1, 0)) == [("ack", [2 + LENGTH])]
+    assert run.order(0) == run.order(1) == [(1, 1), (1, 2), (0, 1)]
+    run.check(range(2))
+
+
+def test_a_lead_names_what_its_sender_sends() -> None:
+    run = Total(2, COUNTER)
+    run.send(1, DEC)
+    run.send(1, INC)
+    run.settle()
+    run.send(0, INC)
+    run.pass_on(0, 1)
+    assert told(run.pass_on(1, 0))[0][1][2:] == [1, 2]  # in the order of their appearance
+    run.settle()
+    end = run.sites[1].orderer.leader.lead.end
+    (usual,) = run.send(1, DEC)
+    assert usual.stamp[0] < end
+    (unusual,) = run.send(1, UPD)
+    assert unusual.stamp[0] == end + 1
+    run.settle()
+    run.check(range(2))
+
+
+def test_a_lead_is_renewed_half_way_and_only_if_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leads, "LENGTH", 16)
+    run = Total(2, COUNTER)
+    said = []
+    for _ in range(40):
+        run.send(0, INC)
+        run.pass_on(0, 1)
+        said += told(run.ways[1, 0])
+        run.settle()
+    assert [what for what, _ in said] == ["lead"] * 5
+    assert [stamp for _, stamp in said] == [[1, 17], [10, 26], [19, 35], [28, 44], [37, 53]]
+    assert run.order(1)[-1] == (0, 40)
+    run.check(range(2))
+
+
+def test_after_a_jump_leads_are_given_again_with_the_acknowledgement() -> None:
+    run = led(COUNTER, *[[INC]] * 3)
+    run.send(0, UPD)
+    run.pass_on(0, 1)
+    run.pass_on(0, 2)
+    for rank in (1, 2):
+        what, stamp = told(run.ways[rank, 0])[-1]
+        assert what == "lead"
+        assert stamp[:2] == [run.sites[0].stream[-1].stamp[0], run.sites[0].stream[-1].stamp[0] + LENGTH]
+    run.settle()
+    run.check(range(3))
+
+
+def test_a_shape_that_is_sent_seldom_leaves_the_repertoire() -> None:
+    run = led(COUNTER, *[[INC]] * 3)
+    for _ in range(3):  # the second time it is known to be rare, and the lead goes on at once
+        run.send(2, UPD)
+        run.settle()
+        for _ in range(60):
+            run.send(0, INC)
+            run.settle()
+    lead = run.sites[2].orderer.leader.lead
+    assert [shape.descriptions for shape in lead.shapes] == [(("increment", None),)]
+    (update,) = run.send(2, UPD)
+    assert "jumps" in run.sites[2].notes
+    assert told(run.ways[2, 0])[-1][0] == "lead"
+    (after,) = run.send(0, INC)
+    run.settle()
+    assert run.order(1).index((2, update.seq)) - run.order(1).index((0, after.seq)) in (1, -1)
+    run.check(range(3))
+
+
+def test_silent_members_lead_without_a_relation_too() -> None:
+    run = Total(4, None)
+    run.send(2, (None, None))
+    run.settle()
+    run.send(2, (None, None))
+    assert run.order(2)[-1] == (2, 2)
+    run.settle()
+    assert sum("acks" in site.notes for site in run.sites) == 0
+    run.check(range(4))
+
+
+def test_numbers_are_not_given_twice() -> None:
+    shapes, numbers = Shapes(BY_ITEM), Numbers()
+    kept = [shapes.of(1, None, [[str(number)]]) for number in range(300)]
+    for shape in kept:
+        numbers.see(shape)
+    assert numbers.shape(300) is kept[299]
+    assert numbers.shape(300 - 256) is None
+    numbers.see(kept[0])
+    assert numbers.number(kept[0]) == 301
+    assert numbers.shape(1) is None
+
+
+# What a peer must not do
+
+
+def _cast(seq: int, stamp: list[int], *types: str) -> Cast:
+    return Cast(seq, 0, stamp, seq, [b"x"] * len(types), list(types), None)
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [
+        (_cast(1, [], "increment"), "do not increase"),
+        (_cast(1, [0], "increment"), "do not increase"),
+        (_cast(1, [1, 5, 1], "increment"), "depends on rank 5"),
+        (_cast(1, [1], "increase"), "none of this group"),
+        (Direct(1, [1, 2]), "malformed acknowledgement"),
+        (Direct(3, [1]), "malformed acknowledgement"),
+        (Direct(2, [1]), "malformed lead"),
+        (Direct(2, [5, 4]), "malformed lead"),
+        (Direct(2, [1, 9, 1]), "malformed lead"),
+    ],
+)
+def test_nonsense_is_refused(record: Cast | Direct, why: str) -> None:
+    site = Total(2, COUNTER).sites[1].orderer
+    with pytest.raises(RemoteProtocolError, match=why):
+        site.accept(0, [record], 0) if isinstance(record, Cast) else site.direct(0, record, 0)
+    assert site.lcv == [0, 0]
+    assert not site.queues
+
+
+def test_a_broken_promise_is_refused() -> None:
+    site = Total(2, COUNTER).sites[1].orderer
+    site.accept(0, [_cast(1, [1], "increment")], 0)
+    site.direct(0, Direct(2, [1, 100, 1]), 0)
+    site.accept(0, [_cast(2, [2], "increment")], 0)
+    with pytest.raises(RemoteProtocolError, match="has promised up to 100 what it breaks at 3"):
+        site.accept(0, [_cast(3, [3], "update")], 0)
+    assert site.received.delivered[0] == 2
+    site.accept(0, [_cast(3, [101], "update")], 0)
+
+
+def test_a_promise_is_not_taken_back() -> None:
+    site = Total(2, COUNTER).sites[1].orderer
+    site.accept(0, [_cast(1, [1], "increment"), _cast(2, [2], "update")], 0)
+    site.direct(0, Direct(2, [2, 100, 1]), 0)
+    with pytest.raises(RemoteProtocolError, match="takes back"):
+        site.direct(0, Direct(2, [3, 120, 1, 2]), 0)
+    site.direct(0, Direct(2, [100, 200, 1, 2]), 0)
+
+
+# The end of a view
+
+
+def test_what_knows_of_a_lost_cast_is_not_delivered_where_it_is_lost() -> None:
+    run = led(BY_ITEM, [item("a")], [item("b")], [])
+    lost = run.send(0, item("a"))
+    run.pass_on(0, 1)
+    knowing = run.send(1, item("b"))
+    run.pass_all(1, 2)
+    assert (1, knowing[0].seq) not in run.order(2)
+    run.end([2])
+    assert (1, knowing[0].seq) not in run.order(2)
+    run.end([0, 1])
+    assert run.order(1)[-2:] == [(0, lost[0].seq), (1, knowing[0].seq)]
+    run.check([0, 1])
+
+
+# Any schedule
+
+RELATIONS = {"counter": COUNTER, "item": BY_ITEM, "editor": EDITOR, "neighbours": NEIGHBOURS, "everything": None}
+TYPES = {"counter": COUNTER.types, "editor": EDITOR.types}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_any_schedule(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(RELATIONS)))
+    types = st.sampled_from(TYPES[name]) if name in TYPES else st.none()
+    untyped = st.none() if data.draw(st.booleans()) else types
+    items = st.none() | st.lists(st.sampled_from("abcde"), max_size=2, unique=True)
+    message = st.tuples(types | untyped, items)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leads, "LENGTH", data.draw(st.sampled_from([2, 4, 16])))
+        patch.setattr(total, "_PATIENCE", 1)
+        run = Total(data.draw(st.integers(2, 4)), RELATIONS[name])
+        for _ in range(data.draw(st.integers(0, 60))):
+            ways = run.waiting()
+            if ways and data.draw(st.integers(0, 3)):
+                way = data.draw(st.sampled_from(ways))
+                run.pass_on(*way, count=data.draw(st.integers(1, len(run.ways[way]))))
+            else:
+                rank = data.draw(st.integers(0, len(run.sites) - 1))
+                run.send(rank, *data.draw(st.lists(message, min_size=1, max_size=3)))
+        everybody = range(len(run.sites))
+        if data.draw(st.booleans()):
+            run.settle()
+            sent = sorted((rank, cast.seq) for rank in everybody for cast in run.sites[rank].stream)
+            assert [sorted(run.order(rank)) for rank in everybody] == [sent] * len(run.sites)
+            run.check(everybody)
+        else:
+            one = data.draw(st.sets(st.sampled_from(everybody)))
+            for component in (sorted(one), [rank for rank in everybody if rank not in one]):
+                if component:
+                    run.end(component)
+            run.check()
+            for component in (sorted(one), [rank for rank in everybody if rank not in one]):
+                assert len({tuple(sorted(run.order(rank))) for rank in component}) <= 1
