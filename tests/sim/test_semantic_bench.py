@@ -1,0 +1,86 @@
+"""The loads of the benchmark of semantic orders are what they say, and its verdicts can fail."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from semantic import BOUND, GAIN, PLAIN, Cell, Found, cells_of, page, picture, simulate, verdicts
+from semantic_loads import LOADS, conflicts, kinds, phases, relation_of
+
+from isotone.runtime.bench_member import Mix
+
+
+@pytest.mark.parametrize("load", LOADS)
+def test_a_load_is_split_as_its_relation_says(load: str) -> None:
+    relation = relation_of(load)
+    clashing, commuting = kinds(load, "a")
+    _, of_another = kinds(load, "b")
+    for kind in (clashing, commuting, of_another):
+        for type_ in kind.types or (None,):
+            for item in kind.items or (None,):
+                items = None if item is None else (item,)
+                assert conflicts(load, type_, items) == (kind is clashing)
+                assert conflicts(load, type_, items) <= relation.conflict(type_, items, type_, items)
+    pairs = [(one, two) for one in commuting.types or (None,) for two in of_another.types or (None,)]
+    mine, other = commuting.items or None, of_another.items or None
+    assert not any(relation.conflict(one, mine, two, other) for one, two in pairs)
+    shares = [len(phases(load, share, 5, 20, 100)) for share in (0.0, 0.5, 1.0)]
+    assert shares == [5, 10, 5]
+
+
+def test_all_orders_get_the_same_messages() -> None:
+    found = [simulate(Cell("WAN", "low", "types", 0.5, order), (1,)) for order in (PLAIN, GAIN, BOUND)]
+    assert len({one["messages"] for one in found}) == 1
+    plain, gain, bound = found
+    assert bound["all"] < gain["all"] < plain["all"]
+    assert gain["commuting"] < gain["conflicting"]
+
+
+def fabricated(slow: Cell | None = None) -> Found:
+    """Numbers that meet every requirement, but for one cell."""
+    found: Found = {}
+    for cell in cells_of():
+        mean = {PLAIN: 2.0, GAIN: 1.0 + cell.share}.get(cell.order, 1.0)
+        if cell == slow:
+            mean *= 1.2
+        groups = {"all": mean, "conflicting": mean if cell.share else None, "commuting": mean if cell.share < 1 else None}
+        if cell.order == GAIN and cell.share < 1:
+            groups["commuting"] = 1.2 if cell == slow else 1.0
+        found[cell] = {**groups, "learning": groups["commuting"], "p99": mean, "control": 1.0, "bytes": 1.0, "messages": 1}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("slow", "fails"),
+    [
+        (None, []),
+        (Cell("LAN", "low", "types", 0.0, GAIN), [0, 1, 3]),
+        (Cell("WAN", "high", "items 10", 1.0, GAIN), [2, 4]),
+        (Cell("WAN", "high", "counter", 0.1, GAIN), []),
+        (Cell("WAN", "high", "counter", 0.01, GAIN), [3]),
+        (Cell("WAN", "high", "types", 0.5, "semantic_fifo"), [5]),
+    ],
+)
+def test_a_requirement_that_is_not_met_is_named(slow: Cell | None, fails: list[int]) -> None:
+    found = fabricated(slow)
+    wrong = [index for index, (_, bound, worst) in enumerate(verdicts(found)) if worst > bound]
+    assert wrong == fails
+    assert page(found, {}, "command").count("does not hold") == len(fails)
+    assert picture(found).count("<circle") == 4 * 5 * 5
+
+
+def test_a_mix_has_its_share() -> None:
+    chosen, types, items = Mix(0.25, [["ordered"], []], [["free"], []]).draw(Random(1), 2_000)
+    assert 400 < sum(chosen) < 600
+    assert types is not None
+    assert items is None
+    assert all((type_ == "ordered") == one for one, type_ in zip(chosen, types, strict=True))
+    _, types, items = Mix(1.0, [[], ["x", "y"]], [[], ["z"]]).draw(Random(1), 50)
+    assert types is None
+    assert items is not None
+    assert {item for (item,) in items} == {"x", "y"}
