@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = "isotone"
-ORDER = ("model", "protocol", "codec", "trace", "runtime", "objects", "sim", "pipeline", "report", "cli")
+ORDER = ("model", "protocol", "codec", "trace", "runtime", "objects", "sim", "pipeline", "report", "reproduce", "cli")
 PURE = ("model", "protocol", "codec", "trace")
 IMPURE = frozenset(
     {"asyncio", "concurrent", "logging", "multiprocessing", "random", "sched", "secrets", "selectors"}
@@ -28,7 +28,7 @@ IMPURE = frozenset(
 HEAVY = frozenset({"pyspark", "pyarrow", "typer"})
 # The top of the package re-exports what applications use; only the outermost packages may import from it.
 ROOT_REEXPORTS = ("model", "protocol", "codec", "trace", "runtime", "objects")
-ROOT_IMPORTERS = ("report", "cli")
+ROOT_IMPORTERS = ("report", "reproduce", "cli")
 # (modules whose name starts so, package they must not reach)
 UNREACHABLE = ((f"{ROOT}.sim", "runtime"), (f"{ROOT}.pipeline.oracle", "protocol"))
 

@@ -3,6 +3,7 @@
 Invariant: the page names no address outside itself, and its content policy forbids the browser to load anything.
 """
 
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -37,18 +38,25 @@ def render_report(material: Material, report: Report, title: str = "Isotone repo
     if total > len(material.runs):
         body.append(tag("p", f"{total - len(material.runs):,} more runs are in the trace and not shown here.", class_="note"))
     body.append(tag("footer", "Written by isotone. This file is whole in itself: it loads nothing."))
+    return document(title, body, scripts, ("page.js", "spacetime.js", "selftest.js"))
+
+
+def document(
+    title: str, body: Child, scripts: Sequence[Markup] = (), resources: Sequence[str] = ("page.js",), style: str = ""
+) -> str:
+    """A whole page with the common style, whose content policy forbids the browser to load anything."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", name_="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
         tag("title", title),
-        tag("style", _resource("page.css")),
+        tag("style", _resource("page.css"), Markup(style)),
     )
     hint = tag("div", id="tip", role="status", hidden=True)
-    script = [tag("script", _resource(name)) for name in ("page.js", "spacetime.js", "selftest.js")]
-    document = tag("html", head, tag("body", tag("main", body), hint, scripts, script), lang="en")
-    return "<!doctype html>\n" + document + "\n"
+    script = [tag("script", _resource(name)) for name in resources]
+    whole = tag("html", head, tag("body", tag("main", body), hint, scripts, script), lang="en")
+    return "<!doctype html>\n" + whole + "\n"
 
 
 def _resource(name: str) -> Markup:

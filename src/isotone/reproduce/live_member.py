@@ -1,0 +1,70 @@
+"""A member process of a live experiment: `python -m isotone.reproduce.live_member SETTINGS`, driven by its pipes.
+
+SETTINGS is JSON. It says on standard output when it listens, when its view is complete, and when it has sent everything; lines on
+standard input (`start`, `leave`) let it go on. Its trace is what the experiment is measured by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from typing import Any
+
+from isotone.runtime.group import Group, join
+from isotone.runtime.loop import run
+
+
+def say(**fields: object) -> None:
+    """One line for the experiment."""
+    print(json.dumps(fields), flush=True)
+
+
+async def consume(group: Group) -> None:
+    """Take everything; the trace has it."""
+    async for _ in group:
+        pass
+
+
+async def send(group: Group, interval_s: float, phase: float, seconds: float) -> None:
+    """Send at a steady rate, beginning after a part of the interval."""
+    begin = time.monotonic()
+    due = begin + interval_s * phase
+    number = 0
+    while due < begin + seconds:
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
+        number += 1
+        await group.send(f"{group.process} {number} ".encode().ljust(50, b"."))
+        due += interval_s
+    await asyncio.sleep(max(0.0, begin + seconds - time.monotonic()))
+
+
+async def main(settings: dict[str, Any]) -> None:
+    """Join, wait, send, wait, leave."""
+    lines = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    joining = join(
+        settings["group"],
+        name=settings["name"],
+        seeds=settings["seeds"],
+        order=settings["order"],
+        options=settings["options"],
+        trace=settings["trace"],
+    )
+    async with joining as group:
+        say(address=group.address)
+        taking = asyncio.create_task(consume(group))
+        while group.view is None or len(group.view) != settings["members"]:
+            await asyncio.sleep(0.02)
+        say(ready=True)
+        if await lines.readline():
+            await send(group, settings["interval_s"], settings["phase"], settings["seconds"])
+            say(done=True)
+            await lines.readline()
+        await group.leave()
+        await taking
+
+
+if __name__ == "__main__":
+    run(main(json.loads(sys.argv[1])))
