@@ -27,7 +27,8 @@ EARLY = 64
 class Cast(msgspec.Struct, array_like=True, tag=1, gc=False):
     """Multicast within a view, covered by the flush. `seq` counts the sender's casts in the view from 1.
 
-    `kind` and `stamp` belong to the orderer. A cast with payloads carries messages `number`, `number + 1`, …
+    `kind` and `stamp` belong to the orderer. A cast with payloads carries messages `number`, `number + 1`, …, or, if that is
+    0, something that is said about a switch.
     """
 
     seq: Annotated[int, msgspec.Meta(ge=1, lt=1 << 62)]
@@ -115,6 +116,7 @@ class State(msgspec.Struct, array_like=True, tag=8):
     """A participant's answer: the view it comes from, and how many casts of each member it holds.
 
     `early` are the casts behind a gap that it has delivered all the same, sorted.
+    `ordering` is what it wants the next view to have, after so many `switches` in its view.
     """
 
     round: ViewId
@@ -126,6 +128,7 @@ class State(msgspec.Struct, array_like=True, tag=8):
     ordering: Ordering
     share: Share | None = None
     early: list[Place] = []
+    switches: Count = 0
 
 
 class Cohort(msgspec.Struct, array_like=True):

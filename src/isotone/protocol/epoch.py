@@ -20,17 +20,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from isotone.model.errors import ConfigError, InvariantViolation, RemoteProtocolError, require
-from isotone.model.events import CoreChanged, DeliveryBatch, ReturnedBatch, Transitional, Upcall
+from isotone.model.events import CoreChanged, DeliveryBatch, ReturnedBatch, Switched, SwitchRefused, Transitional, Upcall
 from isotone.model.ids import ProcessId
 from isotone.model.records import EARLY, Cast, Cohort, Direct, Packet, Place, Relay, Sequenced
 from isotone.model.settings import EndpointConfig
-from isotone.model.view import Level, View
+from isotone.model.switch import Switch
+from isotone.model.view import Level, Ordering, View
 from isotone.protocol.link.peer_link import ACK_EVERY, PeerLink
 from isotone.protocol.membership.gate import Gate
 from isotone.protocol.membership.stability import Stability
-from isotone.protocol.ordering.orderer import Batch, Evidence
+from isotone.protocol.ordering.orderer import Batch, Evidence, Orderer
 from isotone.protocol.ordering.registry import find
 from isotone.protocol.recorder import Recorder
+from isotone.protocol.switching.channel import KINDS
+from isotone.protocol.switching.switching import Switching
 
 Counters = dict[str, int]
 NEVER = 1 << 62
@@ -93,7 +96,11 @@ class Epoch:
         self._passed: set[tuple[int, Place]] = set()  # to whom this member has passed what of that
         self.gate = Gate(view, self._emit)
         self._eager = self.gate.need > 1 or count == 1
-        self.orderer = find(view.ordering.order)(self, view, self.rank, config.seed)
+        self.own: dict[int, Cast] = {}  # own messages that the orderer has not delivered, by number
+        self.suspected: dict[int, str] = {}
+        self.orderer: Orderer = find(view.ordering.order)(self, view, self.rank, config.seed)
+        self.switching: Switching | None = None  # in the orderer's place from the first sign of a switch on
+        self.relation = config.ordering.relation
         self._conflicts = view.ordering.relation
         self._offers = self.orderer.takes_early and self.gate.need <= 1  # a higher level waits for the gap anyhow
         self._gossip_at = config.limits.window_bytes // 4
@@ -110,10 +117,13 @@ class Epoch:
         if batch is None:
             cast = Cast(seq, kind, stamp)
         else:
-            cast = Cast(seq, kind, stamp, self.next_number, batch.payloads, batch.types, batch.items)
-            if self._recorder is not None:
-                self._recorder.send(self.now, self.view.id, self.next_number, batch.payloads, batch.types, batch.items)
-            self.next_number += len(batch.payloads)
+            number = self.next_number if batch.number is None else batch.number
+            cast = Cast(seq, kind, stamp, number, batch.payloads, batch.types, batch.items)
+            if batch.number is None:
+                self.own[number] = cast
+                if self._recorder is not None:
+                    self._recorder.send(self.now, self.view.id, number, batch.payloads, batch.types, batch.items)
+                self.next_number += len(batch.payloads)
             self.unstable_bytes += batch.size
         self._own_sizes.append(batch.size if batch is not None else 0)
         self.held[rank] = seq
@@ -136,6 +146,11 @@ class Epoch:
                 self.dirty.add(rank)
 
     def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
+        if self.switching is not None or not cast.number:
+            self.begin_switching().delivered(0, sender, cast, position, evidence)
+            return
+        if sender == self.rank:
+            self.own.pop(cast.number, None)
         self.gate.deliver(sender, cast, position, evidence)
 
     def deliver_early(self, sender: int, cast: Cast) -> bool:
@@ -174,6 +189,48 @@ class Epoch:
         if self._recorder is not None:
             self._recorder.core(self.now, self.view.id, members, {"ring": str(ring)})
 
+    # What a switch may do besides
+
+    def begin_switching(self) -> Switching:
+        """Let several orderers follow each other from here on."""
+        if self.switching is None:
+            self._offers = False  # the request, or what it leads to, has been offered to nobody
+            self.orderer = self.switching = Switching(self, self.view, self.rank, self._config.seed, self.orderer)
+        return self.switching
+
+    def admit(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None) -> None:
+        if sender == self.rank:
+            self.own.pop(cast.number, None)
+        self.gate.deliver(sender, cast, position, evidence)
+
+    def passed(self, switch: Switch, instance: int) -> None:
+        before = self.view.ordering
+        self.gate.release()
+        self.view = View(self.view.id, self.view.members, switch.ordering)
+        self.gate = Gate(self.view, self._emit)
+        self._eager = self.gate.need > 1 or len(self.held) == 1
+        if self.frozen:
+            self.gate.open()
+        for sender, row in enumerate(self.stability.matrix):
+            row[sender] = max(row[sender], self.held[sender])
+        self.stability.changed = True
+        self.note("switches")
+        self._upcall(Switched(self.view, before, switch.strategy, instance))
+        self.phase(switch, instance, "done", before.order)
+
+    def phase(self, switch: Switch, instance: int, phase: str, before: str = "") -> None:
+        if self._recorder is not None:
+            ordering = self.view.ordering
+            detail = {
+                "strategy": switch.strategy, "phase": phase, "from": before or ordering.order, "to": switch.ordering.order,
+                "instance": str(instance), "rule": switch.rule,
+            }  # fmt: skip
+            self._recorder.switch(self.now, self.view.id, ordering.order, ordering.level, self.gate.need, detail)
+
+    def refused(self, switch: Switch, reason: str) -> None:
+        self.note("switches_refused")
+        self._upcall(SwitchRefused(switch.ordering, reason))
+
     def note(self, what: str) -> None:
         self.counters[what] = self.counters.get(what, 0) + 1
 
@@ -188,6 +245,14 @@ class Epoch:
                 ordering.order, level, self.gate.need, cast.types, cast.items,
             )  # fmt: skip
 
+    @property
+    def regime(self) -> tuple[Ordering, int]:
+        """The ordering that the next view should have, and how many switches were agreed on in this one."""
+        if self.switching is None:
+            return self.view.ordering, 0
+        switch, count = self.switching.wanted
+        return switch.ordering if switch is not None else self.view.ordering, count
+
     # Input
 
     def submit(self, batch: Batch, now: int) -> None:
@@ -195,11 +260,22 @@ class Epoch:
         self.now = now
         self.orderer.submit(batch, now)
 
+    def ask(self, switch: Switch, now: int) -> None:
+        """This process wants another ordering."""
+        self.now = now
+        self.begin_switching().ask(switch, now)
+
+    @property
+    def asked(self) -> Switch | None:
+        """What this process asked for, unless it is granted or refused."""
+        return self.switching.asked if self.switching is not None else None
+
     def window_open(self, leaving: bool = False) -> bool:
         """Whether the group can take another batch of this process. Applications that lag do not keep it from leaving."""
         limits = self._config.limits
         return (
             not self.frozen
+            and (self.switching is None or not self.switching.stopped)
             and (leaving or not self.window_closed_by)
             and self.unstable_bytes < limits.window_bytes
             and len(self._own_sizes) < limits.window_casts
@@ -228,6 +304,8 @@ class Epoch:
                     self._accept(rank, [record], now)
                 return
             if type(record) is Direct:
+                if record.kind > KINDS:
+                    self.begin_switching()
                 self.orderer.direct(rank, record, now)
                 return
         self._receive_run(rank, records, now)
@@ -239,6 +317,8 @@ class Epoch:
         held = self.held[rank]
         casts: list[Cast] = []
         for most, record in enumerate(packet.records, held + packet.first - link.received):
+            if type(record) is Cast and record.payloads and not record.number:
+                break  # about a switch: what is behind it waits for it
             if type(record) is Cast and record.seq > held:
                 if record.seq > most:
                     raise RemoteProtocolError(f"cast {record.seq} of {self.view.members[rank]} can at most be its cast {most}")
@@ -267,6 +347,8 @@ class Epoch:
                     if casts:
                         self._accept(rank, casts, now)
                         casts = []
+                    if record.kind > KINDS:
+                        self.begin_switching()
                     self.orderer.direct(rank, record, now)
             elif type(record) is Relay and self.frozen and 0 <= record.sender < len(self.held):
                 self._store_relayed(record.sender, record.cast)
@@ -302,17 +384,22 @@ class Epoch:
         """A cast that this member asked another one for; its sender's link will bring it again."""
         if cast.seq == self.held[sender] + 1:
             self._store(sender, cast)
-            self._accept(sender, [cast], now)
+            if self.switching is None or not self.switching.postpone(sender, cast):
+                self._accept(sender, [cast], now)
             self._fetched[sender] = cast.seq
             self.note("casts_fetched")
 
     def _store(self, sender: int, cast: Cast) -> bool:
         """Keep a cast; False if it came before, from another member."""
         if cast.seq <= self._fetched[sender]:
+            if self.switching is not None:
+                self.switching.arrived(sender, cast.seq)
             return False
         if cast.seq != self.held[sender] + 1:
             raise RemoteProtocolError(f"cast {cast.seq} of {self.view.members[sender]} follows {self.held[sender]}")
         self._check_described(sender, cast)
+        if cast.kind > KINDS:
+            self.begin_switching()
         self.held[sender] = cast.seq
         if self._eager:
             row = self.stability.matrix[sender]
@@ -322,14 +409,14 @@ class Epoch:
         self._unreported_casts += 1
         if cast.payloads:
             self.unreported += len(cast.payloads[0]) * len(cast.payloads)  # an estimate decides when to report
-            if self._recorder is not None and self._config.trace_receives:
+            if cast.number and self._recorder is not None and self._config.trace_receives:
                 origin = self.view.members[sender]
                 self._recorder.receive(self.now, self.view.id, origin, cast.number, len(cast.payloads), origin)
         return True
 
     def _check_described(self, sender: int, cast: Cast) -> None:
         """Raise `RemoteProtocolError` for messages that the conflict relation does not know: all members have the same one."""
-        if self._conflicts is not None:
+        if self._conflicts is not None and cast.number:
             try:
                 self._conflicts.validate_all(len(cast.payloads), cast.types, cast.items)
             except ConfigError as error:
@@ -372,6 +459,10 @@ class Epoch:
         rank = self.rank_of.get(peer)
         if rank is not None and not self.frozen:
             self.now = now
+            if suspected:
+                self.suspected[rank] = level
+            else:
+                self.suspected.pop(rank, None)
             (self.orderer.suspect if suspected else self.orderer.trust)(rank, level, now)
 
     # The end of a turn

@@ -13,6 +13,7 @@ from random import Random
 import msgspec
 
 from isotone.model.settings import MembershipKind
+from isotone.model.switch import RULES, STRATEGIES, Strategy
 from isotone.model.view import Level
 from isotone.protocol.ordering import registry
 from isotone.sim import faults
@@ -48,8 +49,13 @@ class Drawn(msgspec.Struct, frozen=True):
     wire: bool
 
 
-def draw(seed: int, orders: list[str], liveness_ms: float, membership: MembershipKind = "partitionable") -> Drawn:
-    """The scenario of a seed; its order is one of `orders`. The kind of membership changes nothing but what belongs to it."""
+def draw(
+    seed: int, orders: list[str], liveness_ms: float, membership: MembershipKind = "partitionable", switches: bool = False
+) -> Drawn:
+    """The scenario of a seed; its order is one of `orders`. The kind of membership changes nothing but what belongs to it.
+
+    With `switches` processes ask for other orderers at random instants; the rest of the seed stays what it is.
+    """
     rng = stream(seed, "swarm")
     order = pick(rng, orders)
     options = {name: pick(rng, values) for name, values in OPTIONS.get(order, {}).items() if chance(rng, 0.6)}
@@ -81,6 +87,8 @@ def draw(seed: int, orders: list[str], liveness_ms: float, membership: Membershi
         limits |= flapping.limits
     if registry.find(order).takes_early:
         level, network = _gaps(stream(seed, "gaps"), level, network)
+    if switches:
+        storm = _switches(stream(seed, "switches"), orders if len(orders) > 1 else registry.names(), [*members, *late], storm)
     founders: list[str] = []
     if membership == "primary":
         founders, storm = _primary(stream(seed, "membership"), members, late, storm)
@@ -100,7 +108,7 @@ def draw(seed: int, orders: list[str], liveness_ms: float, membership: Membershi
         conflicts=conflicts,
         membership=membership,
         founders=founders,
-        trace_receives=level != "agreed",
+        trace_receives=level != "agreed" or switches,
         seeds=seeds,
         dial_ms=dial_ms,
         found_after_ms=found_after_ms,
@@ -129,6 +137,37 @@ def _gaps(rng: Random, level: Level, network: NetworkSettings) -> tuple[Level, N
         return level, network
     loss, reorder = pick(rng, (0.02, 0.1, 0.3)), pick(rng, (0.0, 0.2, 0.5))
     return "agreed", msgspec.structs.replace(network, loss=loss, reorder=reorder, reorder_ms=float(between(rng, 5, 100)))
+
+
+def _options(rng: Random, order: str) -> dict[str, int | str | bool]:
+    if order == "atop":
+        return _atop(rng)
+    return {name: pick(rng, values) for name, values in OPTIONS.get(order, {}).items() if chance(rng, 0.6)}
+
+
+def _switches(rng: Random, orders: list[str], names: list[str], storm: list[AnyFault]) -> list[AnyFault]:
+    """Requests at random instants, some of them by two members at once, some close to another fault."""
+    end = storm[-1].at_ms
+    result: list[AnyFault] = []
+    for _ in range(between(rng, 1, 8)):
+        at = float(between(rng, 300, int(end) + 1_500))
+        if chance(rng, 0.5):
+            at = pick(rng, storm).at_ms + between(rng, -60, 60)
+        at = max(0.0, at)
+        order = pick(rng, orders)
+        level: Level = pick(rng, ("agreed", "agreed", "k", "safe"))
+        strategy: Strategy = pick(rng, STRATEGIES)
+        if not registry.find(order).total or chance(rng, 0.1):
+            strategy = "stop"
+        for _ in range(2 if chance(rng, 0.3) else 1):
+            result.append(
+                faults.Switch(
+                    at_ms=at, who=pick(rng, names), order=order, level=level, k=between(rng, 1, 4) if level == "k" else 1,
+                    options=_options(rng, order), strategy=strategy, rule=pick(rng, RULES), fresh=chance(rng, 0.8),
+                )
+            )  # fmt: skip
+            order = pick(rng, [other for other in orders if registry.find(other).total or strategy == "stop"] or orders)
+    return [*result, *storm]
 
 
 def _primary(rng: Random, members: list[str], late: list[str], storm: list[AnyFault]) -> tuple[list[str], list[AnyFault]]:

@@ -83,10 +83,11 @@ def judge(
     membership: MembershipKind = "partitionable",
     app: AppFactory = Probing,
     prepare: Callable[[Simulation, Drawn], None] | None = None,
+    switches: bool = False,
 ) -> tuple[Verdict, Result | None]:
     """Run and judge one seed. The application, if it is another one, must be a kind of `Probing`."""
     began = time.perf_counter()
-    drawn = draw(seed, orders, LIVENESS_NS / 1_000_000, membership)
+    drawn = draw(seed, orders, LIVENESS_NS / 1_000_000, membership, switches)
     scenario = drawn.scenario
     verdict = Verdict(seed, [], order=scenario.order, members=len(scenario.everybody()))
     sound = True
@@ -107,7 +108,7 @@ def judge(
     result = simulation.finish(stop=sound)
     verdict.digest, verdict.rows = result.digest, len(result.rows)
     semantic = scenario.conflicts is not None
-    verdict.sometimes = sometimes(result.rows, result.processes.values(), membership == "primary", semantic)
+    verdict.sometimes = sometimes(result.rows, result.processes.values(), membership == "primary", semantic, switches)
     if membership == "primary":
         verdict.sometimes[LOST] = int(not final)
         verdict.failures += chain.judge(result.rows, scenario.founders)

@@ -50,7 +50,7 @@ def check_ordering(config: EndpointConfig, peer: ProcessId, ordering: Ordering) 
     """Raise `RemoteProtocolError` unless an ordering that `peer` names can be run here, with the relation of this process."""
     registry.validate_remote(peer, ordering)
     other = _other_relation(config.process, config.ordering.relation, peer, ordering.relation)
-    if other is not None:
+    if other is not None and registry.find(ordering.order).semantic:  # the group may have switched to an order without one
         raise RemoteProtocolError(other)
 
 

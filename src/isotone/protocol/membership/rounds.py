@@ -206,8 +206,9 @@ class Rounds:
         if epoch is None:
             return State(round_, None, [], [], [], self.leaving, self._config.ordering, share)
         view = epoch.view
+        ordering, switches = epoch.regime
         held, early = list(epoch.held), epoch.still_ahead()
-        return State(round_, view.id, list(view.members), held, self._report, self.leaving, view.ordering, share, early)
+        return State(round_, view.id, list(view.members), held, self._report, self.leaving, ordering, share, early, switches)
 
     def _send_proposal(self, change: Change, to: Iterable[ProcessId]) -> None:
         addresses = [self._address(peer) for peer in change.participants]

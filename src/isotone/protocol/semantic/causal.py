@@ -67,7 +67,7 @@ class SemanticCausal(Orderer):
     def submit(self, batch: Batch, now: int) -> None:
         rank = self.rank
         for part in self.shapes.split(batch):
-            shape = self.shapes.of(len(part.payloads), part.types, part.items)
+            shape = self.shapes.of_batch(part)
             past = self.known.copy()
             exact, upto = self.frontier.before(shape, self.outbox.freed, *self._undelivered(shape))
             stamp = past[:rank] + past[rank + 1 :]
@@ -145,7 +145,7 @@ class SemanticCausal(Orderer):
                 raise RemoteProtocolError(f"cast {cast.seq} of rank {sender} names what is not in its past")
             (exact if distance > 0 else upto).append((rank, past[rank] + 1 - abs(distance)))
         try:
-            shape = self.shapes.of(len(cast.payloads), cast.types, cast.items)
+            shape = self.shapes.of_cast(cast)
         except ConfigError as error:
             raise RemoteProtocolError(f"cast {cast.seq} of rank {sender} is not of this view's relation: {error}") from None
         return Waiting(Known(sender, cast.seq, shape, past), cast, exact, upto, behind)

@@ -39,7 +39,7 @@ class SemanticFifo(Orderer):
 
     def submit(self, batch: Batch, now: int) -> None:
         for part in self.shapes.split(batch):
-            shape = self.shapes.of(len(part.payloads), part.types, part.items)
+            shape = self.shapes.of_batch(part)
             freed = [self.outbox.freed[self.rank]]
             seq = self.sent + 1
             exact, upto = self.frontier.before(shape, freed, (), {})

@@ -18,6 +18,7 @@ from typing import TypeAlias
 from weakref import WeakValueDictionary
 
 from isotone.model.conflicts import Conflicts
+from isotone.model.records import Cast
 from isotone.protocol.ordering.orderer import Batch
 
 Description: TypeAlias = tuple[str | None, tuple[str, ...] | None]
@@ -54,8 +55,16 @@ class Shapes:
         self._serial = 0
         self.whole = Shape(0, ())
 
+    def of_batch(self, batch: Batch) -> Shape:
+        """The shape of a batch that becomes one cast; what is said about a switch has no number, and conflicts with all."""
+        return self.whole if batch.number == 0 else self.of(len(batch.payloads), batch.types, batch.items)
+
+    def of_cast(self, cast: Cast) -> Shape:
+        """The shape of a cast. `ConfigError` if a message is none of this relation."""
+        return self.of(len(cast.payloads), cast.types, cast.items) if cast.number else self.whole
+
     def of(self, count: int, types: Sequence[str | None] | None, items: Sequence[Sequence[str] | None] | None) -> Shape:
-        """The shape of a cast of `count` messages. `ConfigError` if a message is none of this relation."""
+        """The shape of `count` messages. `ConfigError` if one is none of this relation."""
         relation = self.relation
         if relation is None:
             return self.whole
@@ -80,9 +89,9 @@ class Shapes:
         return known
 
     def split(self, batch: Batch) -> list[Batch]:
-        """The batch in parts, to be multicast in this order: messages that conflict keep theirs."""
+        """The batch in parts, to be multicast in this order: messages that conflict keep theirs. What has its numbers stays together."""
         count = len(batch.payloads)
-        if count == 1 or self.relation is None:
+        if count == 1 or self.relation is None or batch.number is not None:
             return [batch]
         if count > _LOOKED_AT_MAX:
             if self._itemised and batch.items is not None:

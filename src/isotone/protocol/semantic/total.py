@@ -86,7 +86,7 @@ class SemanticTotal(Orderer):
             self._send(part)
 
     def _send(self, batch: Batch) -> None:
-        shape = self.shapes.of(len(batch.payloads), batch.types, batch.items)
+        shape = self.shapes.of_batch(batch)
         ts = self.leader.stamp(shape, self.lcv[self.rank] + 1)
         if ts > self.lcv[self.rank] + 1:
             self.outbox.note("jumps")
@@ -154,7 +154,7 @@ class SemanticTotal(Orderer):
             if len(stamp) > 1:
                 self.received.check(stamp, 1)
             try:
-                shape = self.shapes.of(len(cast.payloads), cast.types, cast.items)
+                shape = self.shapes.of_cast(cast)
             except ConfigError as error:
                 raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
             last = stamp[0]

@@ -1,0 +1,1 @@
+"""Run-time switching between orderers within a view (paper 004)."""
