@@ -8,7 +8,8 @@ acknowledgements by Protocol 2. Only what holds a cast m back is less. It is del
 (c) every other site j is past it: Definition 8 holds for j's clock, or j has a lead (see `leads`) that reaches m's timestamp
     and whose shapes do not conflict with m.
 
-A site acknowledges a cast unless its own lead covers it. A batch may be parted into several casts (see `shapes`).
+A site acknowledges a cast unless its own lead covers it. A batch may be parted into several casts (see `shapes`). Above the
+level `agreed`, what (a) asks for must be held by as many members as the cast: who lacks it cannot deliver the cast.
 
 Why it is right: conflicting casts are delivered in the order of their keys wherever both are. Let x conflict with m, have the
 smaller key, and come to a process that has delivered m. If (c) held for x's site by its clock, x had come before, since streams
@@ -27,10 +28,10 @@ from collections import deque
 from collections.abc import Sequence
 
 from isotone.model.errors import ConfigError, RemoteProtocolError
-from isotone.model.records import Cast, Direct
+from isotone.model.records import Cast, Direct, Place
 from isotone.model.view import View
 from isotone.protocol.ordering.dependencies import Dependencies
-from isotone.protocol.ordering.orderer import Batch, Orderer, Outbox
+from isotone.protocol.ordering.orderer import Batch, Evidence, Orderer, Outbox
 from isotone.protocol.semantic.leads import Lead, Leader, Numbers
 from isotone.protocol.semantic.shapes import Shape, Shapes
 
@@ -64,6 +65,9 @@ class SemanticTotal(Orderer):
         self.received = Dependencies(rank, self.count)
         self.ready = [0] * self.count  # (a) holds for so many casts of each site
         self.unready: list[deque[Cast]] = [deque() for _ in range(self.count)]
+        self.leveled = view.need > 1
+        self.past: list[dict[int, int]] = [{} for _ in range(self.count)]  # what (a) asks for of each site's last ready cast
+        self.evidence: dict[Place, Evidence] = {}  # and of each that is undelivered
         self.queues: dict[Shape, Queue] = {}  # what is undelivered, by shape; none is empty
         self.rivals: dict[Shape, list[Shape]] = {}  # of these, which conflict with which other
         self.appeared = [Numbers() for _ in range(self.count)]
@@ -90,6 +94,8 @@ class SemanticTotal(Orderer):
         self.mrmt = ts
         cast = self.outbox.multicast(_MESSAGES, [ts, *self.received.difference()], batch)
         self.ready[self.rank] = self.received.delivered[self.rank] = cast.seq
+        if self.leveled:
+            self._witness(self.rank, cast)
         self._queue(self.rank, cast, shape)
 
     def turn(self, now: int) -> None:
@@ -221,7 +227,16 @@ class SemanticTotal(Orderer):
         ready, satisfied = self.ready, self.received.satisfied
         for sender, queue in enumerate(self.unready):
             while queue and satisfied(queue[0].stamp, 1):
-                ready[sender] = queue.popleft().seq
+                cast = queue.popleft()
+                ready[sender] = cast.seq
+                if self.leveled:
+                    self._witness(sender, cast)
+
+    def _witness(self, sender: int, cast: Cast) -> None:
+        """Stamps are differences: all that a site's casts up to this one say of what it had received."""
+        stamp, past = cast.stamp, self.past[sender]
+        past.update(zip(stamp[1::2], stamp[2::2], strict=True))
+        self.evidence[sender, cast.seq] = tuple(number for pair in past.items() for number in pair)
 
     def _limit(self, shape: Shape) -> int:
         """Rule (c) for all casts of a shape: the smallest key that may still come and conflict with them."""
@@ -257,7 +272,7 @@ class SemanticTotal(Orderer):
         return done > len(kept)
 
     def _deliver(self, sender: int, cast: Cast) -> None:
-        self.outbox.deliver(sender, cast, (0, cast.stamp[0], sender))
+        self.outbox.deliver(sender, cast, (0, cast.stamp[0], sender), self.evidence.pop((sender, cast.seq), None))
 
     def conclude(self, present: frozenset[int], now: int) -> list[Cast]:
         self._find_ready()
