@@ -27,23 +27,26 @@ _WAIT_MAX = 1024
 
 
 class Numbers:
-    """The shapes in one member's stream by the numbers of their appearance; only the newest are remembered."""
+    """The shapes in one member's stream by the numbers of their appearance; only those that came last are remembered.
+
+    They are more than a repertoire, so that whatever belongs to that has a number.
+    """
 
     def __init__(self) -> None:
         self.newest = 0
-        self._number: dict[Shape, int] = {}
+        self._number: dict[Shape, int] = {}  # the one that came last is last
         self._shape: dict[int, Shape] = {}
 
     def see(self, shape: Shape) -> None:
         """A cast of this shape is next in the stream."""
-        if shape in self._number:
-            return
-        self.newest += 1
-        self._number[shape] = self.newest
-        self._shape[self.newest] = shape
-        old = self._shape.pop(self.newest - _NUMBERED_MAX, None)
-        if old is not None:
-            del self._number[old]
+        number = self._number.pop(shape, None)
+        if number is None:
+            self.newest += 1
+            number = self.newest
+            self._shape[number] = shape
+            if len(self._shape) > _NUMBERED_MAX:
+                del self._shape[self._number.pop(next(iter(self._number)))]
+        self._number[shape] = number
 
     def number(self, shape: Shape) -> int:
         """The number of a shape that is remembered."""
