@@ -89,18 +89,18 @@ def clocks_per_class(patch: Patch) -> None:
             clocks[key] = max(clocks.get(key, 0), cast.stamp[0])
         accept(self, sender, casts, now)
 
-    def stamp(self: SemanticTotal, shape: Shape, ts: int) -> int:
-        mine = [clock for (owner, other), clock in clocks.items() if owner == id(self) and self.shapes.conflict(other, shape)]
-        return max([*mine, self.own_last], default=0) + 1
-
+    last: dict[int, int] = {}
     send = SemanticTotal._send
 
     def by_class(self: SemanticTotal, batch: Any) -> None:
-        self.own_last = getattr(self, "own_last", 0)  # type: ignore[attr-defined]
-        self.leader.stamp = lambda shape, ts: stamp(self, shape, ts)  # type: ignore[method-assign]
+        def stamp(shape: Shape, ts: int) -> int:
+            mine = [clock for (owner, other), clock in clocks.items() if owner == id(self) and self.shapes.conflict(other, shape)]
+            return max([*mine, last.get(id(self), 0)]) + 1
+
+        self.leader.stamp = stamp  # type: ignore[method-assign]
         clock = self.lcv[self.rank]
         send(self, batch)
-        self.own_last = self.lcv[self.rank]  # type: ignore[attr-defined]
+        last[id(self)] = self.lcv[self.rank]
         if clock > self.lcv[self.rank]:
             self._clock(self.rank, clock)
 

@@ -384,10 +384,10 @@ def test_any_schedule(data: st.DataObject) -> None:
             ways = run.waiting()
             if ways and data.draw(st.integers(0, 3)):
                 way = data.draw(st.sampled_from(ways))
-                run.pass_on(*way, count=data.draw(st.integers(1, len(run.ways[way]))))
+                run.pass_on(*way, data.draw(st.integers(1, len(run.ways[way]))))
             else:
-                rank = data.draw(st.integers(0, len(run.sites) - 1))
-                run.send(rank, *data.draw(st.lists(message, min_size=1, max_size=3)))
+                sender = data.draw(st.integers(0, len(run.sites) - 1))
+                run.send(sender, *data.draw(st.lists(message, min_size=1, max_size=3)))
         everybody = range(len(run.sites))
         if data.draw(st.booleans()):
             run.settle()
