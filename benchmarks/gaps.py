@@ -41,7 +41,8 @@ def measure(order: str, items: int, loss: float = 0.05) -> tuple[list[float], li
         if row["kind"] == "deliver":
             latency = (row["time"] - sent[row["origin"], row["number"]]) / 1e6
             (own if row["process"] == row["origin"] else others).append(latency)
-    early = sum(process.endpoint.counters.get("casts_early", 0) for process in result.processes.values())
+    counters: list[dict[str, int]] = [getattr(process.endpoint, "counters", {}) for process in result.processes.values()]
+    early = sum(one.get("casts_early", 0) for one in counters)
     return sorted(others), sorted(own), early
 
 
