@@ -43,7 +43,7 @@ def test_a_message_that_the_relation_does_not_know_is_an_error_at_send(tmp_path:
             assert [d.payload for d in await take(b, 1)] == [b"fine"]
 
     run(main())
-    starts = [row for row in read_trace(tmp_path).rows if row["kind"] == "start"]
+    starts = [row for row in read_trace([tmp_path]).rows if row["kind"] == "start"]
     assert [dict(row["detail"])["conflicts"] for row in starts] == [named(COUNTER)] * 2
 
 
