@@ -48,6 +48,10 @@ class Numbers:
                 del self._shape[self._number.pop(next(iter(self._number)))]
         self._number[shape] = number
 
+    def __contains__(self, shape: Shape) -> bool:
+        """Whether a shape is remembered; one that appeared long ago may be forgotten although it is still sent."""
+        return shape in self._number
+
     def number(self, shape: Shape) -> int:
         """The number of a shape that is remembered."""
         return self._number[shape]
@@ -120,7 +124,7 @@ class Leader:
         lead = self.lead
         if not self._wanted and not (self._used and lead.end - clock < LENGTH // 2):
             return None
-        repertoire = [shape for shape, use in self._own.items() if not use.rare(self._patience)]
+        repertoire = [shape for shape, use in self._own.items() if not use.rare(self._patience) and shape in numbers]
         if self._shapes.whole in repertoire:
             return None
         lead.end = max(lead.end, clock + LENGTH)
