@@ -22,7 +22,11 @@ SOMETIMES = (
     "suspicion withdrawn",
     "message recovered from a third member",
 )
-
+EARLY = (
+    "message delivered from behind a gap",
+    "message recovered without those before it, which nobody has",
+)
+"""Where casts are taken early."""
 
 PRIMARY = 50
 PRIMARY_SOMETIMES = (
@@ -58,4 +62,5 @@ def test_seeds_pass_and_reach_the_rare_states(order: str) -> None:
             failed.append(f"python -m isotone.sim.swarm --seed {seed} --order {order}: {verdict.failures[0]}")
         seen.update(verdict.sometimes)
     assert not failed, "\n".join(failed)
-    assert not [what for what in SOMETIMES if not seen[what]], seen
+    wanted = (*SOMETIMES, *EARLY) if registry.find(order).takes_early else SOMETIMES
+    assert not [what for what in wanted if not seen[what]], seen

@@ -103,10 +103,9 @@ class Conflicts(msgspec.Struct, frozen=True, array_like=True, dict=True):
         if by == "everything":
             return True
         if by == "predicate":
+            function = self.function
             try:
-                return bool(self.function(type_a, items_a, type_b, items_b) or self.function(type_b, items_b, type_a, items_a))
-            except ConfigError:
-                raise
+                return bool(function(type_a, items_a, type_b, items_b) or function(type_b, items_b, type_a, items_a))
             except Exception:  # it says nothing, here as in every other process: the worst
                 return True
         if type_a is None or type_b is None:

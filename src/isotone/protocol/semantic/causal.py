@@ -164,7 +164,9 @@ class SemanticCausal(Orderer):
                 self.wakes.setdefault(place, []).append(one)
                 continue
             if not one.behind:
-                self.outbox.deliver(one.rank, one.cast, None)
+                # What it names was delivered before it. What lies before an `upto` may only be held: nobody can do without it.
+                evidence = tuple(number for place in one.upto for number in place) if one.upto else None
+                self.outbox.deliver(one.rank, one.cast, None, evidence)
             self._delivered(one)
             queue += self.wakes.pop((one.rank, one.seq), ())
 

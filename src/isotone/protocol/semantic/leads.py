@@ -27,23 +27,30 @@ _WAIT_MAX = 1024
 
 
 class Numbers:
-    """The shapes in one member's stream by the numbers of their appearance; only the newest are remembered."""
+    """The shapes in one member's stream by the numbers of their appearance; only those that came last are remembered.
+
+    They are more than a repertoire, so that whatever belongs to that has a number.
+    """
 
     def __init__(self) -> None:
         self.newest = 0
-        self._number: dict[Shape, int] = {}
+        self._number: dict[Shape, int] = {}  # the one that came last is last
         self._shape: dict[int, Shape] = {}
 
     def see(self, shape: Shape) -> None:
         """A cast of this shape is next in the stream."""
-        if shape in self._number:
-            return
-        self.newest += 1
-        self._number[shape] = self.newest
-        self._shape[self.newest] = shape
-        old = self._shape.pop(self.newest - _NUMBERED_MAX, None)
-        if old is not None:
-            del self._number[old]
+        number = self._number.pop(shape, None)
+        if number is None:
+            self.newest += 1
+            number = self.newest
+            self._shape[number] = shape
+            if len(self._shape) > _NUMBERED_MAX:
+                del self._shape[self._number.pop(next(iter(self._number)))]
+        self._number[shape] = number
+
+    def __contains__(self, shape: Shape) -> bool:
+        """Whether a shape is remembered; one that appeared long ago may be forgotten although it is still sent."""
+        return shape in self._number
 
     def number(self, shape: Shape) -> int:
         """The number of a shape that is remembered."""
@@ -117,7 +124,7 @@ class Leader:
         lead = self.lead
         if not self._wanted and not (self._used and lead.end - clock < LENGTH // 2):
             return None
-        repertoire = [shape for shape, use in self._own.items() if not use.rare(self._patience)]
+        repertoire = [shape for shape, use in self._own.items() if not use.rare(self._patience) and shape in numbers]
         if self._shapes.whole in repertoire:
             return None
         lead.end = max(lead.end, clock + LENGTH)

@@ -71,11 +71,11 @@ class Shapes:
         if count == 1:
             return self._shape(((types[0] if types else None, items[0] if items else None),))
         if not self._itemised or items is None:
-            distinct: Iterable[str | None] = set(types) if types is not None and self._typed else (None,)
+            distinct: Iterable[str | None] = dict.fromkeys(types) if types is not None and self._typed else (None,)
             return self._shape([(type_, None) for type_ in distinct])
         if count > _LOOKED_AT_MAX:
             return self.whole
-        return self._shape({(type_, self._tuple(some)) for type_, some in zip(types or [None] * count, items, strict=True)})
+        return self._shape(zip(types or [None] * count, items, strict=True))
 
     def conflict(self, one: Shape, two: Shape) -> bool:
         """Whether casts of these shapes must keep their order."""
@@ -97,7 +97,7 @@ class Shapes:
             if self._itemised and batch.items is not None:
                 return [batch]
             types = batch.types if batch.types is not None and self._typed else None
-            if types is None or len(set(types)) > DESCRIPTIONS_MAX:
+            if types is None or not 1 < len(set(types)) <= DESCRIPTIONS_MAX:
                 return [batch]
             shapes = {type_: self._shape(((type_, None),)) for type_ in dict.fromkeys(types)}
             return self._components(batch, [shapes[type_] for type_ in types])
