@@ -2,8 +2,10 @@
 
 An orderer lives for exactly one epoch with fixed members. It gets every member's casts in the order they were sent (own casts
 come back from `Outbox.multicast` at once: that is their place), and says through the outbox what to multicast and what to
-deliver. The numbers `seq` of a member's casts grow; there are gaps where casts of another instance are (`switching`). `freeze` ends its sending. `conclude` comes after the flush has given all members that go on together the same set of
+deliver. `freeze` ends its sending. `conclude` comes after the flush has given all members that go on together the same set of
 casts: it delivers the rest by a rule that depends on that set alone, and returns the own casts that it must not order.
+
+The numbers `seq` of a member's casts grow; there are gaps where casts of another instance are (`switching`).
 """
 
 from __future__ import annotations

@@ -89,7 +89,10 @@ class Shapes:
         return known
 
     def split(self, batch: Batch) -> list[Batch]:
-        """The batch in parts, to be multicast in this order: messages that conflict keep theirs. What has its numbers stays together."""
+        """The batch in parts, to be multicast in this order: messages that conflict keep theirs.
+
+        What has its numbers already stays together.
+        """
         count = len(batch.payloads)
         if count == 1 or self.relation is None or batch.number is not None:
             return [batch]

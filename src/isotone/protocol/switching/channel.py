@@ -1,9 +1,10 @@
 """A channel: the private stream of one orderer inside the streams of a view.
 
 Several orderers can live in one view. Each sends through a channel of its own, which tags the kinds of its records with the
-orderer's *instance* in the view and takes the tag off again; the orderer knows nothing of it. Instance 0 needs no channel: its
-records look as they do in a view with one orderer. Casts keep the sequence numbers of the view: an orderer sees its casts with
-growing numbers that have gaps, and what it says about numbers (evidence, who holds what, what is missing) needs no translation.
+orderer's *instance* in the view and takes the tag off again; the orderer knows nothing of it. Instance 0 needs no channel:
+its records look as they do in a view with one orderer. Casts keep the sequence numbers of the view: an orderer sees its
+casts with growing numbers that have gaps, and what it says about numbers (evidence, who holds what, what is missing) needs
+no translation.
 
 Positions begin with the instance.
 """

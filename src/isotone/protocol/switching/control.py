@@ -1,8 +1,8 @@
 """What members tell each other about a switch.
 
-Through the orderer in force, as casts without message numbers: a request, a member's flag, ids of messages whose payload travels in
-the next orderer. Beside all orderers, as casts of kind `READY` of the next instance: that the sender has come to the cut,
-and that it knows that all have.
+Through the orderer in force, as casts without message numbers: a request, a member's flag, ids of messages whose payload
+travels in the next orderer. Beside all orderers, as casts of kind `READY` of the next instance: that the sender has come to the
+cut, and that it knows that all have.
 """
 
 from __future__ import annotations

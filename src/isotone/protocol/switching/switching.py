@@ -1,30 +1,30 @@
 """Switching: the orderers of one view, one after another (paper 004 §3, §5, §6; PROTOCOLS §8).
 
-A view begins with one orderer, instance 0. With the first sign of a switch this wrapper takes its place. A switch from instance A to
-B = A + 1 goes like this:
+A view begins with one orderer, instance 0. With the first sign of a switch this wrapper takes its place. A switch from
+instance A to B = A + 1 goes like this:
 
 1. A member multicasts a *request* through A. A's order says which of two requests is first; the second is refused.
-2. Where A delivers the request, a member starts B and sends through both from there on, B first. What comes of B before that is kept.
-   It sends a *flag* through A, a cast of its own, before its next message.
-3. A's deliveries go up, B's are kept in B's order. The *cut* is the place in A's order where the last flag is. What A delivers
-   after it is kept too.
-4. Where A delivers the cut, a member says in a cast that it has *reached* it, and which of its own messages A has delivered by
-   then. When all have reached it, it says that it *knows*; when all know, it passes: it forgets A with all that is
-   kept of it, and hands up what B has kept, without the messages that A has delivered. From there on it sends through B alone.
+2. Where A delivers the request, a member starts B and sends through both from there on, B first. What comes of B before that
+   is kept. It sends a *flag* through A, a cast of its own, before its next message.
+3. A's deliveries go up, B's are kept in B's order. The *cut* is the place in A's order where the last flag is. What A
+   delivers after it is kept too.
+4. Where A delivers the cut, a member says in a cast that it has *reached* it, and which of its own messages A has delivered
+   by then. When all have reached it, it says that it *knows*; when all know, it passes: it forgets A with all that is kept
+   of it, and hands up what B has kept, without the messages that A has delivered. From there on it sends through B alone.
 
-Strategies: `dual` sends the messages twice. `dual_ids` sends them in B and their numbers in A; since the cast of B comes first in the
-sender's stream, whoever has the numbers has the messages, and a level counts them. `rabp` cuts at the request: own messages that A
-has not delivered there are sent again through B. `stop` sends nothing after the flag until the cut is passed; it is the only
-way from and to orders that are not total, where of several requests the one of the smallest rank counts. The rule `majority` cuts
-where the flags of a majority are; the others send what A has not delivered by then again.
+Strategies: `dual` sends the messages twice. `dual_ids` sends them in B and their numbers in A; since the cast of B comes
+first in the sender's stream, whoever has the numbers has the messages, and a level counts them. `rabp` cuts at the request:
+own messages that A has not delivered there are sent again through B. `stop` sends nothing after the flag until the cut is
+passed; it is the only way from and to orders that are not total, where of several requests the one of the smallest rank
+counts. The rule `majority` cuts where the flags of a majority are; the others send what A has not delivered by then again.
 
 To know that all have reached the cut takes one delay more than stability, and protects those who are cut off without having
-heard of the switch (`ending`, which also says what happens when the view ends in between). In `stop` no message is in both, and
-to have reached the cut is enough.
+heard of the switch (`ending`, which also says what happens when the view ends in between). In `stop` no message is in both,
+and to have reached the cut is enough.
 
-Invariants: `lanes` are the current instance and, during a switch, the next one; `kept` has what the next delivered, `rest` what the
-current one delivered behind the cut, each in its order; nothing goes up between the cut and its passing; a message has
-one number, given by its first multicast, and is traced as sent once.
+Invariants: `lanes` are the current instance and, during a switch, the next one; `kept` has what the next delivered, `rest`
+what the current one delivered behind the cut, each in its order; nothing goes up between the cut and its passing; a message
+has one number, given by its first multicast, and is traced as sent once.
 """
 
 from __future__ import annotations
@@ -498,7 +498,7 @@ class Switching(Orderer):
             self._stay_behind(change, present)
 
     def _stay_behind(self, change: Change, present: frozenset[int]) -> None:
-        """A sender's messages that were never sent through the current orderer follow, if all the others before them are delivered.
+        """A sender's messages that were never sent through the current orderer follow, if all before them are delivered.
 
         Only of members that end the view here: what they had delivered before, everybody here has delivered too.
         """
