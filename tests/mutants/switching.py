@@ -86,7 +86,7 @@ def early_records_dropped(patch: Patch) -> None:
     start = Switching._start
 
     def without(self: Switching, change: Change) -> None:
-        self.early.clear()
+        self.ahead_of_time.clear()
         start(self, change)
 
     patch.setattr(Switching, "_start", without)
@@ -94,7 +94,12 @@ def early_records_dropped(patch: Patch) -> None:
 
 def second_copy_numbered(patch: Patch) -> None:
     """The copy of a message through the old orderer counts as another message."""
-    patch.setattr(Batch, "_replace", lambda self, **changes: Batch(self.payloads, self.types, self.items, self.size))
+    numbered = Batch
+
+    def forgetful(payloads: Any, types: Any, items: Any, size: int, number: int | None = None) -> Batch:
+        return numbered(payloads, types, items, size)
+
+    patch.setattr(switching, "Batch", forgetful)
 
 
 def not_sent_again(patch: Patch) -> None:

@@ -167,7 +167,8 @@ class Switching(Orderer):
             return
         number = self.host.next_number
         self.lanes[change.instance].submit(batch, now)
-        while number < self.host.next_number:  # one may have parted the batch
+        end = self.host.next_number
+        while number < end:  # one cast after another: the next orderer may have parted the batch
             cast = self.host.own[number]
             if change.strategy == "dual":
                 size = sum(map(len, cast.payloads))
