@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
+import os
 import sys
 import threading
 
@@ -72,10 +74,18 @@ async def serve(group: isotone.Group, dictionary: Dictionary, lines: asyncio.Que
 
 
 def read(loop: asyncio.AbstractEventLoop, lines: asyncio.Queue[str]) -> None:
-    """Lines of standard input, and an empty one at its end."""
-    for line in sys.stdin:
-        loop.call_soon_threadsafe(lines.put_nowait, line.strip() or "help")
-    loop.call_soon_threadsafe(lines.put_nowait, "")
+    """Lines of standard input, and an empty one at its end.
+
+    It reads the descriptor itself: a thread that waits in `sys.stdin` would disturb the end of the interpreter.
+    """
+    rest = b""
+    with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+        while data := os.read(0, 65536):
+            *whole, rest = (rest + data).split(b"\n")
+            for line in whole:
+                loop.call_soon_threadsafe(lines.put_nowait, line.decode().strip() or "help")
+        loop.call_soon_threadsafe(lines.put_nowait, rest.decode().strip())
+        loop.call_soon_threadsafe(lines.put_nowait, "")
 
 
 async def main() -> None:
@@ -97,4 +107,9 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    isotone.run(main())
+    try:
+        isotone.run(main())
+    except KeyboardInterrupt:  # the group was left on the way out
+        sys.exit(1)
+    except isotone.GroupError as error:
+        sys.exit(str(error))

@@ -242,6 +242,7 @@ class Epoch:
             if type(record) is Cast and record.seq > held:
                 if record.seq > most:
                     raise RemoteProtocolError(f"cast {record.seq} of {self.view.members[rank]} can at most be its cast {most}")
+                self._check_described(rank, record)
                 casts.append(record)
         if casts:
             self.orderer.early(rank, casts, now)
@@ -311,11 +312,7 @@ class Epoch:
             return False
         if cast.seq != self.held[sender] + 1:
             raise RemoteProtocolError(f"cast {cast.seq} of {self.view.members[sender]} follows {self.held[sender]}")
-        if self._conflicts is not None:
-            try:  # all members have the same one
-                self._conflicts.validate_all(len(cast.payloads), cast.types, cast.items)
-            except ConfigError as error:
-                raise RemoteProtocolError(f"{self.view.members[sender]} breaks its conflict relation: {error}") from None
+        self._check_described(sender, cast)
         self.held[sender] = cast.seq
         if self._eager:
             row = self.stability.matrix[sender]
@@ -330,6 +327,14 @@ class Epoch:
                 self._recorder.receive(self.now, self.view.id, origin, cast.number, len(cast.payloads), origin)
         return True
 
+    def _check_described(self, sender: int, cast: Cast) -> None:
+        """Raise `RemoteProtocolError` for messages that the conflict relation does not know: all members have the same one."""
+        if self._conflicts is not None:
+            try:
+                self._conflicts.validate_all(len(cast.payloads), cast.types, cast.items)
+            except ConfigError as error:
+                raise RemoteProtocolError(f"{self.view.members[sender]} breaks its conflict relation: {error}") from None
+
     def _store_late(self, sender: int, cast: Cast) -> None:
         """During the flush a cast may come from its sender and from a relay."""
         if cast.seq <= self.held[sender]:
@@ -343,6 +348,7 @@ class Epoch:
             return
         if len(self._beyond) >= EARLY * len(self.held):
             raise RemoteProtocolError(f"more than {EARLY * len(self.held)} early casts are passed on in view {self.view.id}")
+        self._check_described(sender, cast)
         self._beyond[sender, cast.seq] = cast
 
     def stable_for(self, sender: int, count: int) -> None:

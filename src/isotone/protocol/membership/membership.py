@@ -63,6 +63,7 @@ class Membership:
         self._refused_at: int | None = None
         self._stranded = False  # a member has frozen the view for an own round that another one's decision ended
         self._refused_last = 0
+        self._stranger_at = -(1 << 62)  # when one that cannot be in a group with this process was last heard, before any view
         self._banned: set[ProcessId] = set()
         self._ended = False
         rounds = self.rounds
@@ -248,7 +249,8 @@ class Membership:
                 self._host.send(peer, Refuse(reason, True))
         elif record.view is not None:
             self.end(reason, now)
-        else:
+        else:  # neither founds a group beside the other's: both end, unless one of them goes away
+            self._stranger_at = now
             self._refused(reason, now)
         return True
 
@@ -389,7 +391,7 @@ class Membership:
             said = [self.directory.said[peer] for peer in estimate if peer != self.me]
             if any(other.view is not None for other in said):
                 return True
-            if now - self._started < self._config.found_after_ns:
+            if now - self._started < self._config.found_after_ns or now - self._stranger_at <= 8 * self._timing.probe_ns:
                 return False
             return self._config.founder or any(other.founder for other in said)
         if epoch.frozen or self.rounds.leaving or self._departed or set(estimate) != set(epoch.view.members):
