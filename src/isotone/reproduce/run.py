@@ -155,7 +155,7 @@ def _told(pages: Sequence[tuple[str, Paper, Sequence[Section], Verified]], total
     for name, paper, sections, verified in pages:
         claims = [
             {"figure": section.title, "place": section.place, "claim": claim.says, "paper": claim.paper, "ours": claim.ours,
-             "criterion": claim.criterion, "holds": claim.holds, "why": claim.why}
+             "criterion": claim.criterion, "holds": claim.holds, "why": "" if claim.holds else claim.why}
             for section in sections
             for claim in section.claims
         ]  # fmt: skip
