@@ -18,7 +18,7 @@ from isotone.model.errors import ConfigError
 from isotone.model.ids import ViewId
 from isotone.pipeline.sweeps.cell import plain_schema
 from isotone.protocol.ordering.atop.distribution import Distribution
-from isotone.reproduce import atop, criteria, measures, single_phase
+from isotone.reproduce import atop_points, criteria, measures, single_phase
 from isotone.reproduce import run as runs
 from isotone.reproduce.page import render
 from isotone.reproduce.parts import Claim, Part, Results, Section, Verified, identity
@@ -145,11 +145,11 @@ def test_the_order_of_the_slots_is_the_one_that_the_slots_have() -> None:
     """What `nearness` calls the order of the slots is that of the even distribution by the quick members' rates."""
     slots = Distribution(1, (30, 30, 60, 1, 1, 1), "even", ViewId(1, "a#1")).slots
     owners = {slots.slot(member, index): member for member in range(3) for index in range(30)}
-    seen = [atop.MEMBERS[owners[slot]] for slot in sorted(owners)[:24]]
-    turn = list(atop.TURNS["in the order of the slots"])
+    seen = [atop_points.MEMBERS[owners[slot]] for slot in sorted(owners)[:24]]
+    turn = list(atop_points.TURNS["in the order of the slots"])
     text, pattern = " ".join(seen), " ".join(turn * 3)
     assert pattern in text
-    assert " ".join(list(atop.TURNS["in another fixed order"]) * 3) not in text
+    assert " ".join(list(atop_points.TURNS["in another fixed order"]) * 3) not in text
 
 
 # --- the parts -----------------------------------------------------------------------------------------------------

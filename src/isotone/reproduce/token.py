@@ -236,10 +236,9 @@ def two_levels(results: Results, quick: bool) -> Section:
     def of(level: str, column: str) -> list[float]:
         return [results.count(f"flap {level} {rate}", column) for rate in every]
 
-    def drawn(title: str, column: str, label: str, scale: float = 1.0) -> Markup:
+    def drawn(title: str, column: str, label: str) -> Markup:
         series = [
-            Series(name, [(rate, value * scale) for rate, value in zip(every, of(level, column), strict=True)], paint)
-            for level, (name, _, paint) in LEVELS.items()
+            Series(name, list(zip(every, of(level, column), strict=True)), paint) for level, (name, _, paint) in LEVELS.items()
         ]
         return lines(title, series, Axis("disconnections of each volatile member, per minute", ticks=every), Axis(label), HALF)
 
