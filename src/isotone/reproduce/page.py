@@ -18,7 +18,8 @@ STYLE = """
 .plot { margin: 10px 0 4px; min-width: 0; } .plot .up { margin: 2px 0 0; } svg text.over { font-size: 11.5px; fill: var(--ink); }
 h2.paper { margin: 30px 0 2px; font-size: 20px; } .paper-line { margin: 0 0 12px; color: var(--soft); }
 nav a { color: var(--focus); } nav .scroll { max-height: none; } nav table { table-layout: fixed; }
-nav td, nav td.num { overflow-wrap: break-word; white-space: normal; } nav th:nth-child(1) { width: 52px; } nav th:nth-child(2) { width: 190px; }
+nav td, nav td.num { overflow-wrap: break-word; white-space: normal; }
+nav th:nth-child(1) { width: 52px; } nav th:nth-child(2) { width: 190px; }
 nav th:nth-child(4) { width: 38%; } nav th:nth-child(5) { width: 124px; }
 """
 
