@@ -54,7 +54,7 @@ def _names(members: int) -> list[str]:
 
 
 def _figure(members: int, k: int, interface: str, quick: bool) -> dict[str, Any]:
-    messages = 60 if quick else 150 if members <= 16 else 80
+    messages = 60 if quick else 150 if members <= 16 else 80 if members <= 32 else 40
     length = 100.0 * messages  # ten a second, of all members together
     return {
         "members": _names(members),
