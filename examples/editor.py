@@ -126,8 +126,8 @@ def show(given: argparse.Namespace) -> int:
     if not all(last):
         return 1  # who has no last line has said why
     replicas = [json.loads(line) for [line] in last]
-    for child, replica in zip(NAMES, replicas, strict=False):
-        print(f"{child}: {len(replica['objects'])} objects, line {replica['line']}; {replica['passed']} messages were passed")
+    for name, replica in zip(NAMES, replicas, strict=False):
+        print(f"{name}: {len(replica['objects'])} objects, line {replica['line']}; {replica['passed']} messages were passed")
     equal = all(one["objects"] == replicas[0]["objects"] and one["line"] == replicas[0]["line"] for one in replicas)
     print("all replicas are equal" if equal else "REPLICAS DIFFER")
     return 0 if equal else 1

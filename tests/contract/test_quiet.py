@@ -137,7 +137,7 @@ def test_a_payload_over_the_limit_is_the_callers_error_and_nothing_of_the_call_i
     with pytest.raises(LocalProtocolError, match="101 bytes is over the limit of 100"):
         watch.live[A].submit([b"fine", b"x" * 101, b"fine"], watch.now)
     with pytest.raises(LocalProtocolError, match="one entry per payload"):
-        watch.live[A].submit([b"fine", b"fine"], watch.now, ["t"])
+        watch.live[A].submit([b"fine", b"fine"], watch.now, ["update"])
     watch.submit(A, 1)
     assert watch.settle()
     assert [told.payload for told in watch.told(B)] == [b"a#1/0"]

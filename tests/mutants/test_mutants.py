@@ -14,6 +14,7 @@ from tests.mutants.atop import ATOP_MUTANTS
 from tests.mutants.baselines import BASELINES
 from tests.mutants.mutants import MUTANTS, Mutant
 from tests.mutants.primary_mutants import CUT_OFF_MUTANTS, PRIMARY_MUTANTS
+from tests.mutants.semantic_total import SEMANTIC_TOTAL_MUTANTS
 from tests.mutants.token import TOKEN_MUTANTS
 from tests.protocol.bag import Bag
 from tests.protocol.primary_bag import proposer_cut_off_when_it_decides
@@ -26,7 +27,7 @@ def tripped(verdict: Verdict) -> set[str]:
     return {failure.partition(":")[0].split(" ")[0] for failure in verdict.failures}
 
 
-@pytest.mark.parametrize("mutant", [*MUTANTS, *BASELINES, *ATOP_MUTANTS, *TOKEN_MUTANTS], ids=str)
+@pytest.mark.parametrize("mutant", [*MUTANTS, *BASELINES, *ATOP_MUTANTS, *TOKEN_MUTANTS, *SEMANTIC_TOTAL_MUTANTS], ids=str)
 def test_a_mutant_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     _catch(mutant, monkeypatch, "partitionable")
 

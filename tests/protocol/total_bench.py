@@ -9,7 +9,7 @@ from typing import Any
 from isotone.model.conflicts import Conflicts
 from isotone.model.ids import ViewId
 from isotone.model.records import Cast, Direct
-from isotone.model.view import Ordering, View
+from isotone.model.view import Level, Ordering, View
 from isotone.pipeline.oracle import check_history
 from isotone.pipeline.oracle.check import Expectation
 from isotone.protocol.ordering.orderer import Batch, Evidence
@@ -28,6 +28,7 @@ class Site(Bench):
         super().__init__(rank)
         self.view = view
         self.now = 0
+        self.freed = [0] * len(view)
         self.stream: list[Cast] = []
         self.news: list[Cast | Direct] = []
         self.notes: list[str] = []
@@ -65,6 +66,9 @@ class Site(Bench):
             cast.items,
         )
 
+    def deliver_early(self, sender: int, cast: Cast) -> bool:
+        raise AssertionError("nothing comes early")
+
     def note(self, what: str) -> None:
         self.notes.append(what)
 
@@ -72,10 +76,10 @@ class Site(Bench):
 class Total:
     """The sites of one view with a conflict relation."""
 
-    def __init__(self, count: int, conflicts: Conflicts | None) -> None:
+    def __init__(self, count: int, conflicts: Conflicts | None, level: Level = "agreed") -> None:
         members = tuple(f"p{i}#1" for i in range(count))
         self.conflicts = conflicts
-        self.view = View(ViewId(1, members[0]), members, Ordering("semantic_total", conflicts=conflicts))
+        self.view = View(ViewId(1, members[0]), members, Ordering("semantic_total", level, conflicts=conflicts))
         self.sites = [Site(rank, self.view) for rank in range(count)]
         self.ways: dict[Place, list[Cast | Direct]] = {
             (one, two): [] for one in range(count) for two in range(count) if one != two

@@ -88,7 +88,7 @@ class Shapes:
             if self._itemised and batch.items is not None:
                 return [batch]
             types = batch.types if batch.types is not None and self._typed else None
-            if types is None or len(set(types)) > DESCRIPTIONS_MAX:
+            if types is None or not 1 < len(set(types)) <= DESCRIPTIONS_MAX:
                 return [batch]
             shapes = {type_: self._shape(((type_, None),)) for type_ in dict.fromkeys(types)}
             return self._components(batch, [shapes[type_] for type_ in types])

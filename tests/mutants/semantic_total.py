@@ -1,0 +1,158 @@
+"""Deliberate faults of `semantic_total`. A broken promise is refused where it is seen, so most faults blind that check too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from isotone.model.records import Cast
+from isotone.protocol.semantic.leads import Leader, Numbers
+from isotone.protocol.semantic.shapes import Shape
+from isotone.protocol.semantic.total import SemanticTotal
+from tests.mutants.mutants import Mutant, Patch
+
+ORDER = ("semantic_total",)
+SEMANTIC = ("semantic_total", "semantic_causal", "semantic_fifo")
+
+
+def _blind(patch: Patch) -> None:
+    """Nobody looks at timestamps and promises."""
+
+    def check(self: SemanticTotal, sender: int, casts: Sequence[Cast]) -> list[Shape]:
+        return [self.shapes.of(len(cast.payloads), cast.types, cast.items) for cast in casts]
+
+    follow = SemanticTotal._follow
+
+    def trust(self: SemanticTotal, sender: int, stamp: list[int]) -> None:
+        self.leads[sender].end = 0
+        follow(self, sender, stamp)
+
+    patch.setattr(SemanticTotal, "_check", check)
+    patch.setattr(SemanticTotal, "_follow", trust)
+
+
+def lead_ignored_by_its_giver(patch: Patch) -> None:
+    """A site sends what it has promised not to send, without a jump."""
+    _blind(patch)
+    patch.setattr(Leader, "stamp", lambda self, shape, ts: ts)
+
+
+def conflicts_pass(patch: Patch) -> None:
+    """Rule (b) is dropped: what waits holds nothing back."""
+    limit = SemanticTotal._limit
+
+    def release(self: SemanticTotal, shape: Shape, queue: Any, bound: int) -> bool:
+        return original(self, shape, queue, limit(self, shape))
+
+    original = SemanticTotal._release
+    patch.setattr(SemanticTotal, "_release", release)
+    patch.setattr(SemanticTotal, "_queue", _without_rivals(SemanticTotal._queue))
+
+
+def _without_rivals(queue: Any) -> Any:
+    def alone(self: SemanticTotal, sender: int, cast: Cast, shape: Shape) -> None:
+        queue(self, sender, cast, shape)
+        for other in self.rivals.pop(shape):
+            if shape in self.rivals[other]:
+                self.rivals[other].remove(shape)
+        self.rivals[shape] = []
+
+    return alone
+
+
+def lead_out_of_its_place(patch: Patch) -> None:
+    """A lead is given as if what was sent last came after it: the last shape is not in it, and the clock is that of before."""
+    _blind(patch)
+    announce = Leader.announce
+
+    def early(self: Leader, clock: int, numbers: Numbers) -> list[int] | None:
+        last = next(reversed(self._own), None)
+        use = self._own.pop(last) if last is not None else None
+        found = announce(self, clock, numbers)
+        if last is not None and use is not None:
+            self._own[last] = use
+            self.lead.shapes |= {last}
+        return found
+
+    patch.setattr(Leader, "announce", early)
+
+
+def clocks_per_class(patch: Patch) -> None:
+    """A timestamp exceeds those of conflicting casts only: nothing is known through casts that commute with both."""
+    _blind(patch)
+    accept = SemanticTotal.accept
+    clocks: dict[tuple[int, Shape], int] = {}
+
+    def remember(self: SemanticTotal, sender: int, casts: Sequence[Cast], now: int) -> None:
+        for cast, shape in zip(casts, self._check(sender, casts), strict=True):
+            key = (id(self), shape)
+            clocks[key] = max(clocks.get(key, 0), cast.stamp[0])
+        accept(self, sender, casts, now)
+
+    last: dict[int, int] = {}
+    send = SemanticTotal._send
+
+    def by_class(self: SemanticTotal, batch: Any) -> None:
+        def stamp(shape: Shape, ts: int) -> int:
+            mine = [clock for (owner, other), clock in clocks.items() if owner == id(self) and self.shapes.conflict(other, shape)]
+            return max([*mine, last.get(id(self), 0)]) + 1
+
+        self.leader.stamp = stamp  # type: ignore[method-assign]
+        clock = self.lcv[self.rank]
+        send(self, batch)
+        last[id(self)] = self.lcv[self.rank]
+        if clock > self.lcv[self.rank]:
+            self._clock(self.rank, clock)
+
+    patch.setattr(SemanticTotal, "accept", remember)
+    patch.setattr(SemanticTotal, "_send", by_class)
+
+
+def known_past_is_no_evidence(patch: Patch) -> None:
+    """`safe` waits for the cast alone, not for what its sender knew: another component may have to do without it."""
+    init = SemanticTotal.__init__
+
+    def ungated(self: SemanticTotal, *args: Any) -> None:
+        init(self, *args)
+        self.gated = False
+
+    patch.setattr(SemanticTotal, "__init__", ungated)
+
+
+def nobody_acknowledges_conflicts(patch: Patch) -> None:
+    """A site takes its lead to cover what conflicts with its own repertoire, and keeps silent."""
+    patch.setattr(Leader, "covers", lambda self, shape, ts: ts <= self.lead.end)
+    patch.setattr(Leader, "announce", _eager(Leader.announce))
+
+
+def _eager(announce: Any) -> Any:
+    def eager(self: Leader, clock: int, numbers: Numbers) -> Any:
+        self._wanted = self._wanted or self.lead.end <= clock
+        return announce(self, clock, numbers)
+
+    return eager
+
+
+def rest_unsorted(patch: Patch) -> None:
+    """At the end of a view the rest is delivered sender by sender instead of by key."""
+
+    def by_sender(self: SemanticTotal, present: frozenset[int], now: int) -> list[Cast]:
+        self._find_ready()
+        entries = [entry for queue in self.queues.values() for entry in queue]
+        for _, sender, cast in sorted(entries, key=lambda entry: (-entry[1], entry[2].seq)):
+            if cast.seq <= self.ready[sender]:
+                self._deliver(sender, cast)
+        return []
+
+    patch.setattr(SemanticTotal, "conclude", by_sender)
+
+
+SEMANTIC_TOTAL_MUTANTS = [
+    Mutant("lead_ignored_by_its_giver", lead_ignored_by_its_giver, SEMANTIC, ORDER),
+    Mutant("conflicts_pass", conflicts_pass, SEMANTIC, ORDER),
+    Mutant("lead_out_of_its_place", lead_out_of_its_place, SEMANTIC, ORDER),
+    Mutant("clocks_per_class", clocks_per_class, SEMANTIC, ORDER),
+    Mutant("known_past_is_no_evidence", known_past_is_no_evidence, ("uniform",), ORDER, first=1320),
+    Mutant("nobody_acknowledges_conflicts", nobody_acknowledges_conflicts, ("liveness",), ORDER, first=17),
+    Mutant("semantic_rest_unsorted", rest_unsorted, SEMANTIC, ORDER),
+]
