@@ -158,15 +158,15 @@ def picture(found: Found) -> str:
 
 def page(found: Found, live: dict[str, Any], command: str) -> str:
     """The whole page."""
+    quoted = ", but for the live figures, which are those of the record `docs/semantic-live.json`" if live else ""
     rates = " or ".join(str(per_second) for per_second, _ in RATES.values())
     lines = [
         "# What semantic orders gain",
         "",
-        *paragraph(f"""Made by `{command}`; the same command makes the same page, but for the live figures, which are
-            those of the record `docs/semantic-live.json`. Simulated: {MEMBERS} members, delays of {NETWORK_WORDS["LAN"]}
-            (LAN) or {NETWORK_WORDS["WAN"]} (WAN), all members send at random, {rates} messages a second all together,
-            computing takes no time. Every order gets the same messages at the same times. Counted are the messages after
-            the first third of a run: `{GAIN}` learns what the members send, and meanwhile it is as slow as `{PLAIN}`."""),
+        *paragraph(f"""Made by `{command}`; the same command makes the same page{quoted}. Simulated: {MEMBERS} members, delays
+            of {NETWORK_WORDS["LAN"]} (LAN) or {NETWORK_WORDS["WAN"]} (WAN), all members send at random, {rates} messages a second
+            all together, computing takes no time. Every order gets the same messages at the same times. Counted are the messages
+            after the first third of a run: `{GAIN}` learns what the members send, and meanwhile many wait as in `{PLAIN}`."""),
         "Loads:",
         "",
         "- **types**: a share of the messages is of a type that conflicts with itself, the others of one that conflicts with",

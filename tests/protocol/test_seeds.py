@@ -47,3 +47,10 @@ def test_a_seed_of_primary_membership_that_found_something_passes(order: str, se
     verdict, _ = judge(seed, EVERY_ORDER, find_checker(CHECKER), membership="primary")
     assert verdict.order == order
     assert not verdict.failures, f"python -m isotone.sim.swarm --seed {seed} --membership primary\n" + "\n".join(verdict.failures)
+
+
+@pytest.mark.parametrize("seed", [1321, 1459, 1468, 2236])
+def test_safe_asks_for_what_the_sender_knew(seed: int) -> None:
+    """A message was delivered as safe; a member in another component held it, but lacked what its sender had known."""
+    verdict, _ = judge(seed, ["semantic_total"], find_checker(CHECKER))
+    assert not verdict.failures, "\n".join(verdict.failures)

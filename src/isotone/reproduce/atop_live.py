@@ -19,7 +19,7 @@ from typing import Any, Final
 from isotone.model.errors import GroupError
 from isotone.pipeline.scan import verify
 from isotone.pipeline.sweeps.cell import plain_schema
-from isotone.reproduce.atop import MEMBERS, ORDERS, QUICK_MS
+from isotone.reproduce.atop_points import MEMBERS, ORDERS, QUICK_MS
 from isotone.reproduce.measures import MS, Messages
 from isotone.reproduce.parts import Verified
 from isotone.reproduce.plots import Series

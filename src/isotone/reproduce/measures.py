@@ -245,9 +245,6 @@ def volatile(table: Any) -> dict[str, Any]:
     return result
 
 
-ALL: Final[tuple[Callable[[Any], dict[str, Any]], ...]] = (latency, ticks, control, held, volatile)
-
-
 def name_of(measure: Callable[[Any], dict[str, Any]]) -> str:
     """How an experiment names a measure."""
     return f"{__name__}:{measure.__name__}"

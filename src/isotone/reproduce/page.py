@@ -17,7 +17,10 @@ STYLE = """
 .place { color: var(--soft); font-weight: 400; font-size: 14px; margin-left: 10px; }
 .plot { margin: 10px 0 4px; min-width: 0; } .plot .up { margin: 2px 0 0; } svg text.over { font-size: 11.5px; fill: var(--ink); }
 h2.paper { margin: 30px 0 2px; font-size: 20px; } .paper-line { margin: 0 0 12px; color: var(--soft); }
-td .pill { margin: 0; } nav a { color: var(--focus); }
+nav a { color: var(--focus); } nav .scroll { max-height: none; } nav table { table-layout: fixed; }
+nav td, nav td.num { overflow-wrap: break-word; white-space: normal; }
+nav th:nth-child(1) { width: 52px; } nav th:nth-child(2) { width: 190px; }
+nav th:nth-child(4) { width: 38%; } nav th:nth-child(5) { width: 124px; }
 """
 
 
@@ -87,8 +90,8 @@ def _section(name: str, index: int, section: Section) -> Markup:
         entries: list[tuple[str, str]] = [("paper", claim.paper), ("ours", claim.ours), ("criterion", claim.criterion)]
         if claim.why and not claim.holds:
             entries.append(("why not", claim.why))
-        elif claim.why:
-            entries.append(("remark", claim.why))
+        if claim.remark:
+            entries.append(("remark", claim.remark))
         facts = [[tag("dt", key), tag("dd", value)] for key, value in entries]
         claims.append(tag("div", tag("span", claim.says, " ", _pill(claim), class_="says"), tag("dl", facts), class_="claim"))
     return tag(

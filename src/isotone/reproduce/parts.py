@@ -1,7 +1,7 @@
 """A part of the reproduction as data: a paper's experiments as points of one sweep, and what is made of their results.
 
 A part has one scenario and *points*: named sets of parameters that replace some of it, each run with several seeds. `sections`
-turns the rows of the sweep into figures and claims. The list of parts is in `catalogue`.
+turns the rows of the sweep into figures and claims. The list of parts is `PARTS` in `run`.
 
 Invariant: a claim's verdict is computed from the rows by a function of `criteria`; no text of this package says by itself
 that something holds.
@@ -45,7 +45,8 @@ class Claim:
     criterion: str
     holds: bool
     why: str = ""
-    """What the data says about a claim that does not hold, or about its limits."""
+    """What the data says about a claim that does not hold; shown only then."""
+    remark: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,10 @@ def short(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0") if size >= 10 else f"{value:.3g}"
 
 
+def _paint(series: Series) -> str:
+    return "var(--soft)" if series.dashed else colour(series.paint)
+
+
 def _scale(axis: Axis, values: Sequence[float], start: float, end: float) -> Scale:
     low, high = min(values), max(values)
     if axis.log:
@@ -97,7 +101,7 @@ def lines(title: str, series: Sequence[Series], across: Axis, up: Axis, width: f
     parts = _frame(x, y, across, up, width)
     marks: list[Markup] = []
     for one in series:
-        paint = colour(one.paint)
+        paint = _paint(one)
         places = [(x(px), y(py)) for px, py in one.points if py is not None and (py > 0 or not up.log)]
         if len(places) > 1 and not one.live:
             text = " ".join(f"{px:.1f},{py:.1f}" for px, py in places)
@@ -124,7 +128,7 @@ def _cell(value: float | None) -> str:
 def _legend(series: Sequence[Series]) -> Markup:
     keys = []
     for one in series:
-        paint = colour(one.paint)
+        paint = _paint(one)
         if one.live:
             swatch = tag("i", style=f"background:var(--card);border:2.4px solid {paint};transform:rotate(45deg) scale(.8)")
         elif one.dashed:
@@ -186,7 +190,8 @@ def steps(title: str, curves: Sequence[tuple[str, Sequence[float], int]], across
     most = max(len(values) for _, values, _ in curves)
     x = Scale(0, most, LEFT, width - RIGHT)
     y = Scale(0, max(1.0, *(value for _, values, _ in curves for value in values)) * 1.08, HEIGHT - BELOW, TOP)
-    parts = _frame(x, y, Axis(across), Axis(up), width)
+    whole = range(ceil(y.high)) if y.high <= 7 else ()  # counts have no fractions
+    parts = _frame(x, y, Axis(across), Axis(up, ticks=whole), width)
     bottom = HEIGHT - BELOW
     for _, values, paint in curves:
         outline = [(x(0), float(bottom))]

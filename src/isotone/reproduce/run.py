@@ -28,7 +28,7 @@ PARTS: Final = {part.name: part for part in (atop.PART, token.PART, single_phase
 LIVE: Final[dict[str, Live]] = {atop.PART.name: measure_live}
 """What also runs on live processes."""
 ALL: Final = "all"
-CELL_TIMEOUT_S: Final = 300
+CELL_TIMEOUT_S: Final = 900
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is finished, and how much there is."""
@@ -155,7 +155,7 @@ def _told(pages: Sequence[tuple[str, Paper, Sequence[Section], Verified]], total
     for name, paper, sections, verified in pages:
         claims = [
             {"figure": section.title, "place": section.place, "claim": claim.says, "paper": claim.paper, "ours": claim.ours,
-             "criterion": claim.criterion, "holds": claim.holds, "why": claim.why}
+             "criterion": claim.criterion, "holds": claim.holds, "why": "" if claim.holds else claim.why}
             for section in sections
             for claim in section.claims
         ]  # fmt: skip
