@@ -118,6 +118,7 @@ loose = st.one_of(
         st.booleans(),
         orderings,
         st.none() | shares,
+        counters,
     ),
     plans(),
     st.builds(r.Ready, view_ids),
