@@ -83,7 +83,7 @@ def cohorts_of(draw: st.DrawFn) -> r.Cohort:
 def states(draw: st.DrawFn) -> r.State:
     who = draw(st.lists(processes, max_size=3))
     said = draw(ranks), draw(stamps), draw(st.booleans()), draw(orderings), draw(st.none() | shares)
-    return r.State(draw(view_ids), draw(st.none() | view_ids), who, *said, draw(early(len(who))))
+    return r.State(draw(view_ids), draw(st.none() | view_ids), who, *said, draw(early(len(who))), draw(counters))
 
 
 cohorts = cohorts_of()
