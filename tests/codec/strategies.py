@@ -40,6 +40,7 @@ orderings = st.builds(
     st.sampled_from(["agreed", "k", "safe"]),
     st.integers(1, 9),
     st.dictionaries(texts, st.one_of(st.booleans(), st.integers(-9, 2**40), texts), max_size=3),
+    texts,
 )
 members = st.lists(processes, min_size=1, max_size=5, unique=True).map(lambda who: tuple(sorted(who)))
 views = st.builds(View, view_ids, members, orderings)
@@ -105,6 +106,7 @@ loose = st.one_of(
     heartbeats(),
     st.builds(r.Vote, view_ids, st.integers(0, 5), counters, st.integers(-1, 2**62 - 1), st.none() | decisions()),
     st.builds(r.Charter, st.lists(names, max_size=4)),
+    st.builds(r.Echo, counters, st.booleans()),
     probes(),
     st.builds(lambda round_, at: r.Propose(round_, *at), view_ids, places()),
     st.builds(r.Reject, view_ids, view_ids),

@@ -17,8 +17,10 @@ from isotone.model.ids import ViewId
 from isotone.model.records import (
     Cast,
     Direct,
+    Echo,
     Have,
     Heartbeat,
+    Install,
     Offer,
     Packet,
     Piece,
@@ -29,6 +31,7 @@ from isotone.model.records import (
     Share,
     Want,
 )
+from isotone.model.view import Ordering, View
 from tests.codec.strategies import packets
 
 
@@ -129,6 +132,7 @@ def test_damaged_packets_give_a_packet_or_a_remote_error(packet: Packet, source:
     decode_or_refuse(bytes(body))
 
 
+CROWD = View(ViewId(1, "a#1"), ("a#1",), Ordering("token", policy="x" * 5000))
 BAD: list[tuple[str, Any]] = [
     (r"int. >= 0 - at .\$\[0\]", Packet(-1, "", 0, 0, [], [])),
     (r"int. >= 0 - at .\$\[2\]", Packet(0, "", -2, 0, [], [])),
@@ -149,6 +153,8 @@ BAD: list[tuple[str, Any]] = [
     ("digest of 17", Packet(1, "a#1", 0, 0, [], [Want(ViewId(1, "a#1"), 1, 0, 1, 0, bytes(17))])),
     ("int. >= 0", Packet(1, "a#1", 0, 0, [], [Piece(ViewId(1, "a#1"), 1, -1, b"")])),
     ("problem of 5000", Packet(1, "a#1", 0, 0, [], [Offer(ViewId(1, "a#1"), 0, "x" * 5000)])),
+    ("int. >= 0", Packet(1, "a#1", 0, 0, [], [Echo(-1, False)])),
+    ("policy of 5000", Packet(1, "a#1", 0, 0, [], [Install(ViewId(1, "a#1"), CROWD, ["here"])])),
     ("addresses", Packet(1, "a#1", 0, 0, [], [Probe("", None, ViewId(0, ""), [], ["a#1"], [], False, False, False)])),
 ]
 

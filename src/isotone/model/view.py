@@ -13,12 +13,16 @@ LEVELS: tuple[Level, ...] = ("agreed", "k", "safe")
 
 
 class Ordering(msgspec.Struct, frozen=True, array_like=True):
-    """How a view orders its messages. It travels in the view, so that merging components agree on it."""
+    """How a view orders its messages. It travels in the view, so that merging components agree on it.
+
+    `policy` names the policy that may switch the group to another order; empty for none.
+    """
 
     order: str = "single_phase"
     level: Level = "agreed"
     k: int = 1
     options: dict[str, int | str | bool] = {}
+    policy: str = ""
 
 
 class View(msgspec.Struct, frozen=True, array_like=True):

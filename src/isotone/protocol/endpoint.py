@@ -15,7 +15,7 @@ import msgspec
 from isotone.model.errors import Blocked, Closed, LocalProtocolError, RemoteProtocolError
 from isotone.model.events import Blockage, Ended, SlowMember, Suspicion, Upcall, ViewInstalled
 from isotone.model.ids import ProcessId, ViewId
-from isotone.model.records import Cast, Cohort, Direct, Loose, Packet, Plan, Sequenced, Share, Transferred
+from isotone.model.records import Cast, Cohort, Direct, Echo, Loose, Packet, Plan, Sequenced, Share, Transferred
 from isotone.model.settings import EndpointConfig
 from isotone.model.view import View
 from isotone.protocol.epoch import Epoch
@@ -24,6 +24,7 @@ from isotone.protocol.membership.membership import Membership
 from isotone.protocol.ordering import registry
 from isotone.protocol.pending import Pending
 from isotone.protocol.recorder import Recorder
+from isotone.protocol.switching.policy import Controller, concrete
 from isotone.protocol.transfer.transfer import Transfer
 
 _EARLY_LIMIT = 1024
@@ -45,6 +46,7 @@ class Endpoint:
 
     def __init__(self, config: EndpointConfig, recorder: Recorder | None = None) -> None:
         registry.validate(config.ordering)
+        config = msgspec.structs.replace(config, ordering=concrete(config.ordering))
         self.config = config
         self.process = config.process
         self.recorder = recorder
@@ -57,6 +59,7 @@ class Endpoint:
         self.membership = Membership(config, self, self.detector)
         self.pending = Pending(config.limits)
         self.transfer = Transfer(config, self) if config.state else None
+        self.controller: Controller | None = None  # at the first member of a view that is under a policy
         self._backlog = 0
         self._leave_wanted = False
         self._next_number = 1
@@ -123,10 +126,18 @@ class Endpoint:
                 self._receive_early(peer, packet)
         if packet.loose:
             for record in packet.loose:
-                if not isinstance(record, Transferred):
+                if type(record) is Echo:
+                    self._echo(peer, record, now)
+                elif not isinstance(record, Transferred):
                     self.membership.handle(peer, record, now)
                 elif self.transfer is not None and not self.closed:
                     self.transfer.handle(peer, record, now)
+
+    def _echo(self, peer: ProcessId, echo: Echo, now: int) -> None:
+        if not echo.back:
+            self.send(peer, Echo(echo.at, True))
+        elif self.controller is not None:
+            self.controller.observer.answered(peer, echo.at, now)
 
     def _receive_early(self, peer: ProcessId, packet: Packet) -> None:
         """A packet of the view that is being installed here can come before the view does."""
@@ -170,7 +181,12 @@ class Endpoint:
             self.epoch.wake(now)
             if self.transfer is not None:
                 self.transfer.wake(now)
+            if self.controller is not None:
+                self._decide(now)
         self.membership.wake(now)
+
+    def _decide(self, now: int) -> None:
+        self.wanted = self.controller.wake(self.epoch.view.ordering, now)
 
     def leave(self, now: int) -> None:
         """Leave when what was submitted has been sent; before the first view nothing can be, and it is dropped."""
@@ -303,6 +319,8 @@ class Endpoint:
             other = self.transfer.deadline()
             if other is not None and (deadline is None or other < deadline):
                 deadline = other
+        if self.controller is not None and (deadline is None or self.controller.due < deadline):
+            deadline = self.controller.due
         self.detector.expect(deadline)
         return deadline
 
@@ -348,6 +366,10 @@ class Endpoint:
             self._next_number = previous.next_number
         together = tuple(p for p in cohort.present if p in view.members) if cohort is not None else (self.process,)
         hand_up = self.emit if self.transfer is None else self.transfer.hand_up
+        self.controller = None
+        if view.ordering.policy and view.members[0] == self.process:
+            self.controller = Controller(view, now, self.send)
+            hand_up = self.controller.observer.watch(hand_up)
         self.epoch = Epoch(view, self.config, self._next_number, hand_up, self.recorder, self.counters, now)
         installed = ViewInstalled(view, previous.view.id if previous is not None else None, together)
         if self.transfer is None:

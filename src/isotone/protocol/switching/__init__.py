@@ -1,0 +1,1 @@
+"""Moving a running group from one orderer to another (paper 004), and deciding when."""
