@@ -108,6 +108,9 @@ class FakeEndpoint:
     def provide(self, cut: object, data: bytes | None, now: int, problem: str = "") -> None:
         """It has no state."""
 
+    def switch(self, switch: object, now: int) -> None:
+        """It orders in one way."""
+
     def leave(self, now: int) -> None:
         self.closed = True
         self.effects.upcalls.append(Ended(None))

@@ -12,7 +12,8 @@ from typing import Literal
 import msgspec
 
 from isotone.model.ids import ProcessId, ViewId
-from isotone.model.view import Level, View
+from isotone.model.switch import Strategy
+from isotone.model.view import Level, Ordering, View
 
 Position = tuple[int, ...]
 
@@ -62,6 +63,22 @@ class CoreChanged(msgspec.Struct, frozen=True):
     view: View
     core: tuple[ProcessId, ...]
     ring: int
+
+
+class Switched(msgspec.Struct, frozen=True):
+    """From here on `view` orders its messages in another way than before. `instance` counts its orderers from 0."""
+
+    view: View
+    before: Ordering
+    strategy: Strategy
+    instance: int
+
+
+class SwitchRefused(msgspec.Struct, frozen=True):
+    """The switch to `ordering` that this process asked for does not take place, for `reason`."""
+
+    ordering: Ordering
+    reason: str
 
 
 class Suspicion(msgspec.Struct, frozen=True):
@@ -152,5 +169,5 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 StateEvent = SnapshotWanted | StateProgress | StateReceived | StateLost
-Change = ViewInstalled | Transitional | CoreChanged | Blockage
+Change = ViewInstalled | Transitional | CoreChanged | Switched | SwitchRefused | Blockage
 Upcall = DeliveryBatch | ReturnedBatch | Change | Suspicion | SlowMember | StateEvent | Ended

@@ -21,7 +21,8 @@ Stamp = list[Annotated[int, msgspec.Meta(gt=-(1 << 62), lt=1 << 62)]]
 class Cast(msgspec.Struct, array_like=True, tag=1, gc=False):
     """Multicast within a view, covered by the flush. `seq` counts the sender's casts in the view from 1.
 
-    `kind` and `stamp` belong to the orderer. A cast with payloads carries messages `number`, `number + 1`, …
+    `kind` and `stamp` belong to the orderer. A cast with payloads carries messages `number`, `number + 1`, …, or, if that is
+    0, something that is said about a switch.
     """
 
     seq: Annotated[int, msgspec.Meta(ge=1, lt=1 << 62)]
@@ -106,7 +107,10 @@ class Share(msgspec.Struct, array_like=True):
 
 
 class State(msgspec.Struct, array_like=True, tag=8):
-    """A participant's answer: the view it comes from, and how many casts of each member it holds."""
+    """A participant's answer: the view it comes from, and how many casts of each member it holds.
+
+    `ordering` is what it wants the next view to have, after so many `switches` in its view.
+    """
 
     round: ViewId
     view: ViewId | None
@@ -116,6 +120,7 @@ class State(msgspec.Struct, array_like=True, tag=8):
     leaving: bool
     ordering: Ordering
     share: Share | None = None
+    switches: Count = 0
 
 
 class Cohort(msgspec.Struct, array_like=True):

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 import msgspec
 
 from isotone.model.errors import Blocked, Closed, LocalProtocolError, RemoteProtocolError
-from isotone.model.events import Blockage, Ended, SlowMember, Suspicion, Upcall, ViewInstalled
+from isotone.model.events import Blockage, Ended, SlowMember, Suspicion, SwitchRefused, Upcall, ViewInstalled
 from isotone.model.ids import ProcessId, ViewId
 from isotone.model.records import Cast, Cohort, Direct, Echo, Loose, Packet, Plan, Sequenced, Share, Transferred
 from isotone.model.settings import EndpointConfig
+from isotone.model.switch import Switch, check_names
 from isotone.model.view import View
 from isotone.protocol.epoch import Epoch
 from isotone.protocol.membership.detector import Detector
@@ -63,6 +64,7 @@ class Endpoint:
         self._backlog = 0
         self._leave_wanted = False
         self._next_number = 1
+        self._wanted: Switch | None = None  # asked for by the application, and not yet by this process
         self._upcalls: list[Upcall] = []
         self._loose: dict[ProcessId, list[Loose]] = {}
         self._drop: list[ProcessId] = []
@@ -100,6 +102,21 @@ class Endpoint:
         if accepted and self.recorder is not None:
             self.recorder.submit(now, self.epoch.view.id if self.epoch else None, accepted, size)
         return accepted
+
+    def switch(self, switch: Switch, now: int) -> None:
+        """Ask the group to order its messages in another way; `Switched`, a view or `SwitchRefused` tells what came of it.
+
+        Without a view, or while one ends, the request waits for the next.
+        """
+        registry.validate(switch.ordering)
+        check_names(switch.strategy, switch.rule)
+        if self.closed or self._leave_wanted:
+            raise Closed(f"{self.process} has left the group")
+        if self.blocked is not None:
+            raise Blocked(self.blocked)
+        if self._wanted is not None:
+            raise LocalProtocolError("a switch has been asked for already")
+        self._wanted = switch
 
     def writable(self) -> bool:
         """Whether `submit` would accept something now."""
@@ -239,6 +256,9 @@ class Endpoint:
         epoch = self.epoch
         pending = self.pending
         if epoch is not None and not self.closed:
+            if self._wanted is not None and not epoch.frozen and self.blocked is None:
+                wanted, self._wanted = self._wanted, None
+                epoch.ask(wanted, now)
             if epoch.stability.changed and pending:
                 epoch.settle(now)
             while pending and self.blocked is None and epoch.window_open(self._leave_wanted):
@@ -364,6 +384,9 @@ class Endpoint:
         if previous is not None and cohort is not None:
             previous.conclude(cohort, now)
             self._next_number = previous.next_number
+            asked = previous.asked
+            if asked is not None and asked.ordering != view.ordering:
+                self._upcalls.append(SwitchRefused(asked.ordering, "the view ended first"))
         together = tuple(p for p in cohort.present if p in view.members) if cohort is not None else (self.process,)
         hand_up = self.emit if self.transfer is None else self.transfer.hand_up
         self.controller = None
@@ -446,12 +469,14 @@ class Endpoint:
         copies: dict[int, tuple[Sequenced | Loose, int]] = {}
         for _, packet in packets:
             for record in (*packet.loose, *packet.records):
-                if type(record) is not Cast or not record.payloads:
+                if type(record) is not Cast or not record.number:
                     copies[id(record)] = (record, copies[id(record)][1] + 1 if id(record) in copies else 1)
         names = self.epoch.orderer.packets if self.epoch is not None else {}
         totals: dict[tuple[str, int], tuple[int, int]] = {}
         for record, fanout in copies.values():
-            if type(record) is Cast or type(record) is Direct:
+            if type(record) is Cast and record.payloads:
+                kind = "switch"
+            elif type(record) is Cast or type(record) is Direct:
                 kind = names.get(record.kind, "control")
             else:
                 kind = type(record).__name__.lower()

@@ -16,17 +16,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from isotone.model.errors import InvariantViolation, RemoteProtocolError, require
-from isotone.model.events import CoreChanged, DeliveryBatch, ReturnedBatch, Transitional, Upcall
+from isotone.model.events import CoreChanged, DeliveryBatch, ReturnedBatch, Switched, SwitchRefused, Transitional, Upcall
 from isotone.model.ids import ProcessId
 from isotone.model.records import Cast, Cohort, Direct, Packet, Relay, Sequenced
 from isotone.model.settings import EndpointConfig
-from isotone.model.view import Level, View
+from isotone.model.switch import Switch
+from isotone.model.view import Level, Ordering, View
 from isotone.protocol.link.peer_link import ACK_EVERY, PeerLink
 from isotone.protocol.membership.gate import Gate
 from isotone.protocol.membership.stability import Stability
-from isotone.protocol.ordering.orderer import Batch, Evidence
+from isotone.protocol.ordering.orderer import Batch, Evidence, Orderer
 from isotone.protocol.ordering.registry import find
 from isotone.protocol.recorder import Recorder
+from isotone.protocol.switching.channel import KINDS
+from isotone.protocol.switching.switching import Switching
 
 Counters = dict[str, int]
 NEVER = 1 << 62
@@ -85,7 +88,10 @@ class Epoch:
         self._relayed: dict[tuple[int, int], int] = {}  # (peer, sender): what earlier rounds have passed on already
         self.gate = Gate(view, self._emit)
         self._eager = self.gate.need > 1 or count == 1
-        self.orderer = find(view.ordering.order)(self, view, self.rank, config.seed)
+        self.own: dict[int, Cast] = {}  # own messages that the orderer has not delivered, by number
+        self.suspected: dict[int, str] = {}
+        self.orderer: Orderer = find(view.ordering.order)(self, view, self.rank, config.seed)
+        self.switching: Switching | None = None  # in the orderer's place from the first sign of a switch on
         self._gossip_at = config.limits.window_bytes // 4
         self._gossip_casts = max(1, config.limits.window_casts // 4)
         self._unreported_casts = 0
@@ -100,10 +106,13 @@ class Epoch:
         if batch is None:
             cast = Cast(seq, kind, stamp)
         else:
-            cast = Cast(seq, kind, stamp, self.next_number, batch.payloads, batch.types, batch.items)
-            if self._recorder is not None:
-                self._recorder.send(self.now, self.view.id, self.next_number, batch.payloads, batch.types, batch.items)
-            self.next_number += len(batch.payloads)
+            number = self.next_number if batch.number is None else batch.number
+            cast = Cast(seq, kind, stamp, number, batch.payloads, batch.types, batch.items)
+            if batch.number is None:
+                self.own[number] = cast
+                if self._recorder is not None:
+                    self._recorder.send(self.now, self.view.id, number, batch.payloads, batch.types, batch.items)
+                self.next_number += len(batch.payloads)
             self.unstable_bytes += batch.size
         self._own_sizes.append(batch.size if batch is not None else 0)
         self.held[rank] = seq
@@ -126,6 +135,11 @@ class Epoch:
                 self.dirty.add(rank)
 
     def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
+        if self.switching is not None or not cast.number:
+            self.begin_switching().delivered(0, sender, cast, position, evidence)
+            return
+        if sender == self.rank:
+            self.own.pop(cast.number, None)
         self.gate.deliver(sender, cast, position, evidence)
 
     def holds(self, member: int, sender: int, seq: int) -> None:
@@ -151,6 +165,47 @@ class Epoch:
         if self._recorder is not None:
             self._recorder.core(self.now, self.view.id, members, {"ring": str(ring)})
 
+    # What a switch may do besides
+
+    def begin_switching(self) -> Switching:
+        """Let several orderers follow each other from here on."""
+        if self.switching is None:
+            self.orderer = self.switching = Switching(self, self.view, self.rank, self._config.seed, self.orderer)
+        return self.switching
+
+    def admit(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None) -> None:
+        if sender == self.rank:
+            self.own.pop(cast.number, None)
+        self.gate.deliver(sender, cast, position, evidence)
+
+    def passed(self, switch: Switch, instance: int) -> None:
+        before = self.view.ordering
+        self.gate.release()
+        self.view = View(self.view.id, self.view.members, switch.ordering)
+        self.gate = Gate(self.view, self._emit)
+        self._eager = self.gate.need > 1 or len(self.held) == 1
+        if self.frozen:
+            self.gate.open()
+        for sender, row in enumerate(self.stability.matrix):
+            row[sender] = max(row[sender], self.held[sender])
+        self.stability.changed = True
+        self.note("switches")
+        self._upcall(Switched(self.view, before, switch.strategy, instance))
+        self.phase(switch, instance, "done", before.order)
+
+    def phase(self, switch: Switch, instance: int, phase: str, before: str = "") -> None:
+        if self._recorder is not None:
+            ordering = self.view.ordering
+            detail = {
+                "strategy": switch.strategy, "phase": phase, "from": before or ordering.order, "to": switch.ordering.order,
+                "instance": str(instance), "rule": switch.rule,
+            }  # fmt: skip
+            self._recorder.switch(self.now, self.view.id, ordering.order, ordering.level, self.gate.need, detail)
+
+    def refused(self, switch: Switch, reason: str) -> None:
+        self.note("switches_refused")
+        self._upcall(SwitchRefused(switch.ordering, reason))
+
     def note(self, what: str) -> None:
         self.counters[what] = self.counters.get(what, 0) + 1
 
@@ -165,6 +220,14 @@ class Epoch:
                 ordering.order, level, self.gate.need, cast.types, cast.items,
             )  # fmt: skip
 
+    @property
+    def regime(self) -> tuple[Ordering, int]:
+        """The ordering that the next view should have, and how many switches were agreed on in this one."""
+        if self.switching is None:
+            return self.view.ordering, 0
+        switch, count = self.switching.wanted
+        return switch.ordering if switch is not None else self.view.ordering, count
+
     # Input
 
     def submit(self, batch: Batch, now: int) -> None:
@@ -172,11 +235,22 @@ class Epoch:
         self.now = now
         self.orderer.submit(batch, now)
 
+    def ask(self, switch: Switch, now: int) -> None:
+        """This process wants another ordering."""
+        self.now = now
+        self.begin_switching().ask(switch, now)
+
+    @property
+    def asked(self) -> Switch | None:
+        """What this process asked for, unless it is granted or refused."""
+        return self.switching.asked if self.switching is not None else None
+
     def window_open(self, leaving: bool = False) -> bool:
         """Whether the group can take another batch of this process. Applications that lag do not keep it from leaving."""
         limits = self._config.limits
         return (
             not self.frozen
+            and (self.switching is None or not self.switching.stopped)
             and (leaving or not self.window_closed_by)
             and self.unstable_bytes < limits.window_bytes
             and len(self._own_sizes) < limits.window_casts
@@ -203,6 +277,8 @@ class Epoch:
                     self._accept(rank, [record], now)
                 return
             if type(record) is Direct:
+                if record.kind > KINDS:
+                    self.begin_switching()
                 self.orderer.direct(rank, record, now)
                 return
         self._receive_run(rank, records, now)
@@ -220,6 +296,8 @@ class Epoch:
                     if casts:
                         self._accept(rank, casts, now)
                         casts = []
+                    if record.kind > KINDS:
+                        self.begin_switching()
                     self.orderer.direct(rank, record, now)
             elif type(record) is Relay and self.frozen and 0 <= record.sender < len(self.held):
                 self._store_late(record.sender, record.cast)
@@ -265,6 +343,8 @@ class Epoch:
             return False
         if cast.seq != self.held[sender] + 1:
             raise RemoteProtocolError(f"cast {cast.seq} of {self.view.members[sender]} follows {self.held[sender]}")
+        if cast.kind > KINDS:
+            self.begin_switching()
         self.held[sender] = cast.seq
         if self._eager:
             row = self.stability.matrix[sender]
@@ -274,7 +354,7 @@ class Epoch:
         self._unreported_casts += 1
         if cast.payloads:
             self.unreported += len(cast.payloads[0]) * len(cast.payloads)  # an estimate decides when to report
-            if self._recorder is not None and self._config.trace_receives:
+            if cast.number and self._recorder is not None and self._config.trace_receives:
                 origin = self.view.members[sender]
                 self._recorder.receive(self.now, self.view.id, origin, cast.number, len(cast.payloads), origin)
         return True
@@ -306,6 +386,10 @@ class Epoch:
         rank = self.rank_of.get(peer)
         if rank is not None and not self.frozen:
             self.now = now
+            if suspected:
+                self.suspected[rank] = level
+            else:
+                self.suspected.pop(rank, None)
             (self.orderer.suspect if suspected else self.orderer.trust)(rank, level, now)
 
     # The end of a turn

@@ -13,7 +13,9 @@ from random import Random
 import msgspec
 
 from isotone.model.settings import MembershipKind
+from isotone.model.switch import RULES, STRATEGIES, Strategy
 from isotone.model.view import Level
+from isotone.protocol.ordering import registry
 from isotone.sim import faults
 from isotone.sim.faults import AnyFault
 from isotone.sim.flapping import Flapping
@@ -46,8 +48,13 @@ class Drawn(msgspec.Struct, frozen=True):
     wire: bool
 
 
-def draw(seed: int, orders: list[str], liveness_ms: float, membership: MembershipKind = "partitionable") -> Drawn:
-    """The scenario of a seed; its order is one of `orders`. The kind of membership changes nothing but what belongs to it."""
+def draw(
+    seed: int, orders: list[str], liveness_ms: float, membership: MembershipKind = "partitionable", switches: bool = False
+) -> Drawn:
+    """The scenario of a seed; its order is one of `orders`. The kind of membership changes nothing but what belongs to it.
+
+    With `switches` processes ask for other orderers at random instants; the rest of the seed stays what it is.
+    """
     rng = stream(seed, "swarm")
     order = pick(rng, orders)
     options = {name: pick(rng, values) for name, values in OPTIONS.get(order, {}).items() if chance(rng, 0.6)}
@@ -77,6 +84,8 @@ def draw(seed: int, orders: list[str], liveness_ms: float, membership: Membershi
         level, timing, k = flapping.level, flapping.timing, flapping.k if flapping.rough else k
         storm = flapping.faults(members, begin_ms, safety_ms) + storm
         limits |= flapping.limits
+    if switches:
+        storm = _switches(stream(seed, "switches"), orders if len(orders) > 1 else registry.names(), [*members, *late], storm)
     founders: list[str] = []
     if membership == "primary":
         founders, storm = _primary(stream(seed, "membership"), members, late, storm)
@@ -91,7 +100,7 @@ def draw(seed: int, orders: list[str], liveness_ms: float, membership: Membershi
         options=options,
         membership=membership,
         founders=founders,
-        trace_receives=level != "agreed",
+        trace_receives=level != "agreed" or switches,
         seeds=seeds,
         dial_ms=dial_ms,
         found_after_ms=found_after_ms,
@@ -112,6 +121,37 @@ def _atop(rng: Random) -> dict[str, int | str | bool]:
     if policy == "patterns":
         options["patterns"] = pick(rng, ("a:9", "a:3 b:2; c:8", "a:1 b:50; a:50 b:1; d:7 e:7 f:7 g:7"))
     return options
+
+
+def _options(rng: Random, order: str) -> dict[str, int | str | bool]:
+    if order == "atop":
+        return _atop(rng)
+    return {name: pick(rng, values) for name, values in OPTIONS.get(order, {}).items() if chance(rng, 0.6)}
+
+
+def _switches(rng: Random, orders: list[str], names: list[str], storm: list[AnyFault]) -> list[AnyFault]:
+    """Requests at random instants, some of them by two members at once, some close to another fault."""
+    end = storm[-1].at_ms
+    result: list[AnyFault] = []
+    for _ in range(between(rng, 1, 8)):
+        at = float(between(rng, 300, int(end) + 1_500))
+        if chance(rng, 0.5):
+            at = pick(rng, storm).at_ms + between(rng, -60, 60)
+        at = max(0.0, at)
+        order = pick(rng, orders)
+        level: Level = pick(rng, ("agreed", "agreed", "k", "safe"))
+        strategy: Strategy = pick(rng, STRATEGIES)
+        if not registry.find(order).total or chance(rng, 0.1):
+            strategy = "stop"
+        for _ in range(2 if chance(rng, 0.3) else 1):
+            result.append(
+                faults.Switch(
+                    at_ms=at, who=pick(rng, names), order=order, level=level, k=between(rng, 1, 4) if level == "k" else 1,
+                    options=_options(rng, order), strategy=strategy, rule=pick(rng, RULES), fresh=chance(rng, 0.8),
+                )
+            )  # fmt: skip
+            order = pick(rng, [other for other in orders if registry.find(other).total or strategy == "stop"] or orders)
+    return [*result, *storm]
 
 
 def _primary(rng: Random, members: list[str], late: list[str], storm: list[AnyFault]) -> tuple[list[str], list[AnyFault]]:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import count
 from random import Random
 from typing import Any
 
-from isotone.model.errors import Blocked, Closed, InvariantViolation, RemoteProtocolError
+from isotone.model.errors import Blocked, Closed, InvariantViolation, LocalProtocolError, RemoteProtocolError
 from isotone.model.events import DeliveryBatch, Ended, ReturnedBatch, Upcall
 from isotone.model.records import Packet
+from isotone.model.switch import Switch
 from isotone.sim.interface import EndpointLike
 from isotone.sim.network import Network
 from isotone.sim.process import NEVER, App, Connection, Context, Doom, Process, State
@@ -269,6 +271,14 @@ class Engine:
         if not process.leaving and not process.endpoint.closed:
             process.leaving = True
             process.endpoint.leave(self.now)
+
+    def switch(self, process: Process, switch: Switch) -> None:
+        """Let the process ask for a switch; one that has left, is blocked or has asked already does not."""
+        self.feed(process, lambda: self._switch(process, switch))
+
+    def _switch(self, process: Process, switch: Switch) -> None:
+        with suppress(Blocked, Closed, LocalProtocolError):
+            process.endpoint.switch(switch, self.now)
 
     def pause(self, process: Process) -> None:
         """Stop the process as SIGSTOP does: its inputs queue up."""

@@ -10,7 +10,11 @@ from typing import Literal
 
 import msgspec
 
+from isotone.model import switch
 from isotone.model.errors import ConfigError
+from isotone.model.switch import Rule, Strategy
+from isotone.model.view import Level, Ordering
+from isotone.protocol.ordering import registry
 from isotone.sim.latency import Latency
 from isotone.sim.network import LinkSettings, Release
 
@@ -104,6 +108,27 @@ class Join(Fault, frozen=True, kw_only=True, tag="join"):
     who: Names
 
 
+class Switch(Fault, frozen=True, kw_only=True, tag="switch"):
+    """Let processes ask for another ordering; what the group makes of it is in the trace."""
+
+    who: Names
+    order: str
+    level: Level = "agreed"
+    k: int = 1
+    options: dict[str, int | str | bool] = {}
+    strategy: Strategy = "dual_ids"
+    rule: Rule = "all"
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        registry.validate(self.wish.ordering)
+
+    @property
+    def wish(self) -> switch.Switch:
+        """What is asked for."""
+        return switch.Switch(Ordering(self.order, self.level, self.k, self.options), self.strategy, self.rule, self.fresh)
+
+
 class Reset(Fault, frozen=True, kw_only=True, tag="reset"):
     """Break the connections between some names and some names; both sides notice and dial again."""
 
@@ -135,7 +160,7 @@ class SetNetwork(Fault, frozen=True, kw_only=True, tag="set"):
         LinkSettings(**self.changes())  # type: ignore[arg-type]
 
 
-AnyFault = Partition | Heal | Cut | Clog | Unclog | Crash | Restart | Pause | Resume | Leave | Join | Reset | SetNetwork
+AnyFault = Partition | Heal | Cut | Clog | Unclog | Crash | Restart | Pause | Resume | Leave | Join | Switch | Reset | SetNetwork
 
 
 def given(settings: msgspec.Struct) -> dict[str, object]:

@@ -13,6 +13,7 @@ from isotone.model.events import Upcall
 from isotone.model.ids import ProcessId, ViewId
 from isotone.model.records import Packet
 from isotone.model.settings import EndpointConfig
+from isotone.model.switch import Switch
 from isotone.model.view import View
 
 
@@ -63,6 +64,8 @@ class EndpointLike(Protocol):
     def collect(self, now: int) -> EffectsLike: ...
 
     def leave(self, now: int) -> None: ...
+
+    def switch(self, switch: Switch, now: int) -> None: ...
 
     def provide(self, cut: ViewId, data: bytes | None, now: int, problem: str = "") -> None: ...
 

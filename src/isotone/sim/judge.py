@@ -83,10 +83,11 @@ def judge(
     membership: MembershipKind = "partitionable",
     app: AppFactory = Probing,
     prepare: Callable[[Simulation, Drawn], None] | None = None,
+    switches: bool = False,
 ) -> tuple[Verdict, Result | None]:
     """Run and judge one seed. The application, if it is another one, must be a kind of `Probing`."""
     began = time.perf_counter()
-    drawn = draw(seed, orders, LIVENESS_NS / 1_000_000, membership)
+    drawn = draw(seed, orders, LIVENESS_NS / 1_000_000, membership, switches)
     scenario = drawn.scenario
     verdict = Verdict(seed, [], order=scenario.order, members=len(scenario.everybody()))
     sound = True
@@ -106,7 +107,7 @@ def judge(
         sound = False  # who stands still keeps what it sent: nobody has come to a good end
     result = simulation.finish(stop=sound)
     verdict.digest, verdict.rows = result.digest, len(result.rows)
-    verdict.sometimes = sometimes(result.rows, result.processes.values(), membership == "primary")
+    verdict.sometimes = sometimes(result.rows, result.processes.values(), membership == "primary", switches)
     if membership == "primary":
         verdict.sometimes[LOST] = int(not final)
         verdict.failures += chain.judge(result.rows, scenario.founders)

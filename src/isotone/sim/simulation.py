@@ -273,6 +273,8 @@ class Simulation:
             engine.resume(process)
         elif isinstance(fault, faults.Leave):
             engine.leave(process)
+        elif isinstance(fault, faults.Switch):
+            engine.switch(process, fault.wish)
 
     def _note(self, fault: AnyFault) -> None:
         recorder = self._net_recorder

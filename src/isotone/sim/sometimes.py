@@ -22,6 +22,12 @@ VOID = "hop declared void"
 FETCHED = "message fetched from a third member in an open view"
 TOO_OLD = "external member expelled"
 
+SWITCHED = "switch to another orderer"
+SWITCH_REFUSED = "switch refused"
+SWITCH_CUT = "view ended behind the cut of a switch"
+SWITCH_STAYED = "view ended before the cut of a switch"
+SWITCH_UNSURE = "view ended at the cut of a switch, unsure of the others"
+
 BLOCKED = "member blocked without a majority"
 EXPELLED = "member expelled"
 ADOPTED = "own proposal given up for another's decision"
@@ -38,6 +44,11 @@ COUNTED = {
     "void_hops": VOID,
     "casts_fetched": FETCHED,
     "externals_expelled": TOO_OLD,
+    "switches": SWITCHED,
+    "switches_refused": SWITCH_REFUSED,
+    "switches_cut_at_the_end": SWITCH_CUT,
+    "switches_ended_by_a_view": SWITCH_STAYED,
+    "switches_unsure_at_the_end": SWITCH_UNSURE,
     "blocked": BLOCKED,
     "expelled": EXPELLED,
     "decisions_adopted": ADOPTED,
@@ -50,20 +61,22 @@ STATES = (
     CRASH_DURING_FLUSH, MERGE_OF_THREE, LATE_RETRANSMISSION, WITHDRAWN, RELAYED, SUPERSEDED, RETURNED, CORE_CHANGED, VOID,
     FETCHED, TOO_OLD,
 )  # fmt: skip
+SWITCHES = (SWITCHED, SWITCH_REFUSED, SWITCH_CUT, SWITCH_STAYED, SWITCH_UNSURE)
+"""States that only occur where switches are drawn."""
 PRIMARY = (BLOCKED, EXPELLED, ADOPTED, SECOND_HAND, DUEL, LOST)
 """States that only primary membership has; it has no merges."""
 
 
-def sometimes(rows: Iterable[Row], processes: Iterable[Process], primary: bool = False) -> dict[str, int]:
+def sometimes(rows: Iterable[Row], processes: Iterable[Process], primary: bool = False, switches: bool = False) -> dict[str, int]:
     """How often each state occurred in one run."""
-    counts = dict.fromkeys((*STATES, *PRIMARY), 0)
+    counts = dict.fromkeys((*STATES, *SWITCHES, *PRIMARY), 0)
     for process in processes:
         counters: dict[str, int] = getattr(process.endpoint, "counters", {})
         for name, state in COUNTED.items():
             counts[state] += counters.get(name, 0)
         counts[RETURNED] += process.returned
     _from_rows(rows, counts)
-    unknown = (MERGE_OF_THREE,) if primary else PRIMARY
+    unknown = ((MERGE_OF_THREE,) if primary else PRIMARY) + (() if switches else SWITCHES)
     return {state: count for state, count in counts.items() if state not in unknown}
 
 

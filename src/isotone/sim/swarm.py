@@ -57,14 +57,14 @@ def all_orders() -> list[str]:
 
 
 def run_seed(
-    seed: int, orders: list[str], checker: str, membership: MembershipKind = "partitionable"
+    seed: int, orders: list[str], checker: str, membership: MembershipKind = "partitionable", switches: bool = False
 ) -> tuple[Verdict, Result | None]:
     """Judge one seed with the real endpoint."""
-    return judge(seed, orders, find_checker(checker) if checker else None, membership=membership)
+    return judge(seed, orders, find_checker(checker) if checker else None, membership=membership, switches=switches)
 
 
-def _verdict(seed: int, orders: list[str], checker: str, membership: MembershipKind) -> Verdict:
-    return run_seed(seed, orders, checker, membership)[0]
+def _verdict(seed: int, orders: list[str], checker: str, membership: MembershipKind, switches: bool) -> Verdict:
+    return run_seed(seed, orders, checker, membership, switches)[0]
 
 
 def swarm(
@@ -73,9 +73,10 @@ def swarm(
     jobs: int = 1,
     checker: str = CHECKER,
     membership: MembershipKind = "partitionable",
+    switches: bool = False,
 ) -> Iterator[Verdict]:
     """Verdicts of many seeds, in the order of the seeds."""
-    work = partial(_verdict, orders=orders or all_orders(), checker=checker, membership=membership)
+    work = partial(_verdict, orders=orders or all_orders(), checker=checker, membership=membership, switches=switches)
     if jobs <= 1:
         yield from map(work, seeds)
         return
@@ -83,9 +84,9 @@ def swarm(
         yield from pool.map(work, seeds, chunksize=4)
 
 
-def replay_command(verdict: Verdict, order: str | None, membership: str) -> str:
+def replay_command(verdict: Verdict, order: str | None, membership: str, switches: bool = False) -> str:
     """The one command that runs a seed again."""
-    kind = f" --membership {membership}" if membership != "partitionable" else ""
+    kind = (f" --membership {membership}" if membership != "partitionable" else "") + (" --switches" if switches else "")
     return f"python -m isotone.sim.swarm --seed {verdict.seed}" + (f" --order {order}" if order else "") + kind
 
 
@@ -122,14 +123,14 @@ class Totals:
         return lines
 
 
-def show(verdict: Verdict, order: str | None, membership: str) -> None:
+def show(verdict: Verdict, order: str | None, membership: str, switches: bool = False) -> None:
     """Print why a seed failed, and how to see it again."""
     print(f"seed {verdict.seed} FAILED ({verdict.order}, {verdict.members} processes, digest {verdict.digest[:16]})")
     for failure in verdict.failures[:8]:
         print(f"  {failure}")
     if len(verdict.failures) > 8:
         print(f"  and {len(verdict.failures) - 8} more")
-    print(f"  replay: {replay_command(verdict, order, membership)}", flush=True)
+    print(f"  replay: {replay_command(verdict, order, membership, switches)}", flush=True)
 
 
 def write_trace(result: Result, directory: Path) -> None:
@@ -158,6 +159,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=2, help="processes that work side by side")
     parser.add_argument("--order", help="draw everything but the order")
     parser.add_argument("--membership", choices=MEMBERSHIPS, default="partitionable", help="the kind of membership")
+    parser.add_argument("--switches", action="store_true", help="switch between orderers at random instants")
     parser.add_argument("--out", type=Path, help="write the trace of --seed, and traces of failing seeds, here")
     parser.add_argument("--checker", default=CHECKER, help="the module that checks the rows; empty for none")
     return parser.parse_args(argv)
@@ -180,14 +182,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     totals = Totals()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     with _progress(len(seeds)) as progress:
-        for verdict in swarm(seeds, orders, arguments.jobs, arguments.checker, arguments.membership):
+        for verdict in swarm(seeds, orders, arguments.jobs, arguments.checker, arguments.membership, arguments.switches):
             totals.add(verdict)
             if progress is not None:
                 progress.advance(progress.task_ids[0])
             if verdict.failures:
-                show(verdict, arguments.order, arguments.membership)
+                show(verdict, arguments.order, arguments.membership, arguments.switches)
                 if arguments.out is not None:
-                    _, result = run_seed(verdict.seed, orders, "", arguments.membership)
+                    _, result = run_seed(verdict.seed, orders, "", arguments.membership, arguments.switches)
                     if result is not None:
                         write_trace(result, arguments.out)
     print("\n".join(totals.lines()))
@@ -195,9 +197,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _one(arguments: argparse.Namespace, orders: list[str]) -> int:
-    verdict, result = run_seed(arguments.seed, orders, arguments.checker, arguments.membership)
+    verdict, result = run_seed(arguments.seed, orders, arguments.checker, arguments.membership, arguments.switches)
     if verdict.failures:
-        show(verdict, arguments.order, arguments.membership)
+        show(verdict, arguments.order, arguments.membership, arguments.switches)
     if result is not None:
         scenario = result.scenario
         print(f"seed {verdict.seed}: {scenario.order} {scenario.level} {scenario.options} members {scenario.members}")

@@ -51,10 +51,14 @@ class Gate:
             queue.popleft()
             self._emit(sender, cast, position, self.level)
 
+    def release(self) -> None:
+        """Everybody holds what waits here."""
+        while self._queue:
+            sender, cast, position, _ = self._queue.popleft()
+            self._emit(sender, cast, position, self.level)
+
     def open(self) -> None:
         """The view ends: no level above agreed is promised any more."""
         self.need = 1
         self.level = "agreed"
-        while self._queue:
-            sender, cast, position, _ = self._queue.popleft()
-            self._emit(sender, cast, position, self.level)
+        self.release()

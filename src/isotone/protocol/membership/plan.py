@@ -96,13 +96,17 @@ def check_cohort(
 
 
 def choose_ordering(states: Mapping[ProcessId, State]) -> Ordering:
-    """The ordering of the next view: that of the largest cohort, then of the latest view; without views, the first process's."""
+    """The ordering of the next view: that of the largest cohort, then of the latest view; without views, the first process's.
 
-    def weight(process: ProcessId) -> tuple[int, ViewId, ProcessId]:
-        view = states[process].view
+    Within a cohort that of who is furthest in switching.
+    """
+
+    def weight(process: ProcessId) -> tuple[int, ViewId, int, ProcessId]:
+        state = states[process]
+        view = state.view
         if view is None:
-            return (0, ViewId(0, ""), process)
-        return (sum(1 for other in states.values() if other.view == view), view, process)
+            return (0, ViewId(0, ""), 0, process)
+        return (sum(1 for other in states.values() if other.view == view), view, state.switches, process)
 
     if all(state.view is None for state in states.values()):
         return states[min(states)].ordering

@@ -206,7 +206,9 @@ class Rounds:
         if epoch is None:
             return State(round_, None, [], [], [], self.leaving, self._config.ordering, share)
         view = epoch.view
-        return State(round_, view.id, list(view.members), list(epoch.held), self._report, self.leaving, view.ordering, share)
+        ordering, switches = epoch.regime
+        held = list(epoch.held)
+        return State(round_, view.id, list(view.members), held, self._report, self.leaving, ordering, share, switches)
 
     def _send_proposal(self, change: Change, to: Iterable[ProcessId]) -> None:
         addresses = [self._address(peer) for peer in change.participants]

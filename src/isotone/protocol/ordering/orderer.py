@@ -2,7 +2,7 @@
 
 An orderer lives for exactly one epoch with fixed members. It gets every member's casts in the order they were sent (own casts
 come back from `Outbox.multicast` at once: that is their place), and says through the outbox what to multicast and what to
-deliver. `freeze` ends its sending. `conclude` comes after the flush has given all members that go on together the same set of
+deliver. The numbers `seq` of a member's casts grow; there are gaps where casts of another instance are (`switching`). `freeze` ends its sending. `conclude` comes after the flush has given all members that go on together the same set of
 casts: it delivers the rest by a rule that depends on that set alone, and returns the own casts that it must not order.
 """
 
@@ -24,6 +24,8 @@ class Batch(NamedTuple):
     types: list[str | None] | None
     items: list[list[str] | None] | None
     size: int
+    number: int | None = None
+    """The number of the first message if it has one already; 0 for what is no message of the application."""
 
 
 Evidence = tuple[int, ...]
@@ -71,7 +73,7 @@ class Orderer:
     options: ClassVar[dict[str, tuple[int | str | bool, ...]]] = {}
     numbers: ClassVar[dict[str, tuple[int, int, int]]] = {}
     texts: ClassVar[tuple[str, ...]] = ()
-    packets: ClassVar[dict[int, str]] = {}
+    packets: dict[int, str] = {}  # noqa: RUF012
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         self.outbox = outbox

@@ -1,1 +1,1 @@
-"""Moving a running group from one orderer to another (paper 004), and deciding when."""
+"""Run-time switching between orderers within a view (paper 004), and the decision when to switch."""
