@@ -88,7 +88,6 @@ class Change:
         self.asker = asker
         self.switch = switch
         self.requests = {asker: switch}  # of an order that is not total: all that came before the cut
-        self.flags: set[int] = set()
         self.flagged = switch.strategy == "rabp"  # whether the own flag is sent
         self.reached = switch.strategy == "rabp"
         self.said = False  # that it is reached
@@ -112,6 +111,7 @@ class Switching(Orderer):
         self.ordering = view.ordering
         self.lanes: dict[int, Orderer] = {0: first}
         self.change: Change | None = None
+        self.flags: set[int] = set()  # who has flagged the switch under way
         self.asked: Switch | None = None  # the own request, until it is granted or refused
         self.kept: deque[Entry] = deque()
         self.rest: deque[Entry] = deque()
@@ -288,8 +288,9 @@ class Switching(Orderer):
         change = self.change
         if isinstance(control, Request):
             self._requested(sender, control.switch)
-        elif isinstance(control, Flag) and change is not None:
-            self._flagged(sender, change)
+        elif isinstance(control, Flag):
+            self.flags.add(sender)  # where the order is not causal it can come before the request that it answers
+            self._look_for_cut()
         elif isinstance(control, Ids) and change is not None:
             message = (
                 self.host.own.get(control.first) if sender == self.rank else change.payloads[sender].pop(control.first, None)
@@ -311,15 +312,18 @@ class Switching(Orderer):
             self.host.phase(switch, change.instance, "request")
             if change.strategy != "stop":
                 self._start(change)
+            self._look_for_cut()
         elif not registry.find(self.ordering.order).total:
             change.requests[sender] = switch
         else:
             self._refuse(sender, "another switch came first")
 
-    def _flagged(self, sender: int, change: Change) -> None:
-        change.flags.add(sender)
+    def _look_for_cut(self) -> None:
+        change = self.change
+        if change is None or change.reached:
+            return
         need = self.count if change.switch.rule == "all" or change.strategy == "stop" else self.count // 2 + 1
-        if len(change.flags) >= need and not change.reached:
+        if len(self.flags) >= need:
             change.reached = True
             if change.strategy == "stop":
                 change.asker = min(change.requests)
@@ -388,7 +392,7 @@ class Switching(Orderer):
             place = number + len(own[number].payloads)
         if place < end:
             ranges += (place, end)
-        again = change.strategy == "rabp" or (change.strategy != "stop" and self.rank not in change.flags)
+        again = change.strategy == "rabp" or (change.strategy != "stop" and self.rank not in self.flags)
         self._say(change, reached(first, end, again, ranges))
         if again:
             for number, cast in sorted(own.items()):
@@ -408,6 +412,7 @@ class Switching(Orderer):
         self.current = change.instance
         self.ordering = change.switch.ordering
         self.change = None
+        self.flags.clear()
         self.rest.clear()
         kept, self.kept = self.kept, deque()
         for entry in kept:
