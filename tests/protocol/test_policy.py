@@ -273,19 +273,21 @@ def test_the_controller_asks_once_per_period_and_rests_after_a_view_and_a_switch
     controller = Controller(view, 0, lambda peer, echo: sent.append((peer, echo)))
     hand_up = controller.observer.watch(lambda upcall: None)
     decided = []
+    current = view.ordering
     for now in range(0, 4 * DWELL_NS, PERIOD_NS // 2):
         hand_up(batch("b#1"))
         hand_up(batch("b#1"))
-        wanted = controller.wake(view.ordering, now)
+        wanted = controller.wake(current, now)
         for peer, echo in sent:
             assert not echo.back
             controller.observer.answered(peer, echo.at, now + MS)
         sent.clear()
         if wanted is not None:
             decided.append(now)
-            assert wanted == Ordering("atop", "k", 2, {}, "restless")
-            controller.switched(now)
-    assert decided == [DWELL_NS, 2 * DWELL_NS, 3 * DWELL_NS]
+            current = wanted
+            assert current == Ordering("atop" if len(decided) % 2 else "token", "k", 2, {}, "restless")
+    rest = DWELL_NS + PERIOD_NS  # it sees the switch when the next period is over
+    assert decided == [DWELL_NS, DWELL_NS + rest, DWELL_NS + 2 * rest]
 
 
 # --- names ---------------------------------------------------------------------------------------------------------

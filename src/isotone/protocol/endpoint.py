@@ -61,6 +61,7 @@ class Endpoint:
         self.pending = Pending(config.limits)
         self.transfer = Transfer(config, self) if config.state else None
         self.controller: Controller | None = None  # at the first member of a view that is under a policy
+        self._governed: View | None = None
         self._backlog = 0
         self._leave_wanted = False
         self._next_number = 1
@@ -109,6 +110,7 @@ class Endpoint:
         Without a view, or while one ends, the request waits for the next.
         """
         registry.validate(switch.ordering)
+        switch = msgspec.structs.replace(switch, ordering=concrete(switch.ordering))
         check_names(switch.strategy, switch.rule)
         if self.closed or self._leave_wanted:
             raise Closed(f"{self.process} has left the group")
@@ -198,12 +200,30 @@ class Endpoint:
             self.epoch.wake(now)
             if self.transfer is not None:
                 self.transfer.wake(now)
-            if self.controller is not None:
-                self._decide(now)
+            self._decide(now)
         self.membership.wake(now)
 
     def _decide(self, now: int) -> None:
-        self.wanted = self.controller.wake(self.epoch.view.ordering, now)
+        """Let the policy of the group look, and ask for what it wants."""
+        controller, epoch = self.controller, self.epoch
+        if controller is None or epoch is None or now < controller.due:
+            return
+        wanted = controller.wake(epoch.view.ordering, now)
+        free = (
+            not epoch.frozen and not epoch.switches and self._wanted is None and self.blocked is None and not self._leave_wanted
+        )
+        if wanted is not None and free:
+            self.switch(Switch(wanted), now)
+
+    def _govern(self, epoch: Epoch, now: int) -> None:
+        """The view, or its ordering, is another one: its first member follows the policy that it names."""
+        self._governed = epoch.view
+        policy = epoch.view.ordering.policy if epoch.rank == 0 else ""
+        if self.controller is not None and (self.controller.view != epoch.view.id or self.controller.policy.name != policy):
+            self.controller = None
+        if policy and self.controller is None:
+            self.controller = Controller(epoch.view, now, self.send)
+            epoch.watch(self.controller.observer.watch)
 
     def leave(self, now: int) -> None:
         """Leave when what was submitted has been sent; before the first view nothing can be, and it is dropped."""
@@ -256,6 +276,8 @@ class Endpoint:
         epoch = self.epoch
         pending = self.pending
         if epoch is not None and not self.closed:
+            if epoch.view is not self._governed:
+                self._govern(epoch, now)
             if self._wanted is not None and not epoch.frozen and self.blocked is None:
                 wanted, self._wanted = self._wanted, None
                 epoch.ask(wanted, now)
@@ -389,10 +411,6 @@ class Endpoint:
                 self._upcalls.append(SwitchRefused(asked.ordering, "the view ended first"))
         together = tuple(p for p in cohort.present if p in view.members) if cohort is not None else (self.process,)
         hand_up = self.emit if self.transfer is None else self.transfer.hand_up
-        self.controller = None
-        if view.ordering.policy and view.members[0] == self.process:
-            self.controller = Controller(view, now, self.send)
-            hand_up = self.controller.observer.watch(hand_up)
         self.epoch = Epoch(view, self.config, self._next_number, hand_up, self.recorder, self.counters, now)
         installed = ViewInstalled(view, previous.view.id if previous is not None else None, together)
         if self.transfer is None:
@@ -454,6 +472,7 @@ class Endpoint:
             "external": [m for rank, m in enumerate(epoch.view.members) if rank not in epoch.orderer.core] if epoch else [],
             "order": epoch.view.ordering.order if epoch else self.config.ordering.order,
             "level": epoch.view.ordering.level if epoch else self.config.ordering.level,
+            "policy": epoch.view.ordering.policy if epoch else self.config.ordering.policy,
             "changing": str(self.membership.rounds.promised) if self.membership.rounds.change is not None else None,
             "pending": len(self.pending),
             "unstable_casts": sum(len(buffer) for buffer in epoch.buffers) if epoch else 0,

@@ -143,16 +143,14 @@ class Controller:
     """The member of rank 0 of a view under a policy."""
 
     def __init__(self, view: View, now: int, send: Callable[[ProcessId, Echo], None]) -> None:
+        self.view = view.id
         self.policy = find_policy(view.ordering.policy)(view.members)
         self.observer = Observer(view.members, now)
         self._peers = view.members[1:]
         self._send = send
+        self._current = view.ordering
         self._rest_until = now + DWELL_NS
         self.due = now
-
-    def switched(self, now: int) -> None:
-        """Another orderer is in force."""
-        self._rest_until = now + DWELL_NS
 
     def wake(self, current: Ordering, now: int) -> Ordering | None:
         """A period is over: what should be in force instead, if anything."""
@@ -163,6 +161,9 @@ class Controller:
         for peer in self._peers:
             self.observer.asked(peer, now)
             self._send(peer, Echo(now, False))
+        if current != self._current:
+            self._current = current
+            self._rest_until = now + DWELL_NS
         if now < self._rest_until or not self._peers:
             return None
         observation = self.observer.look()
