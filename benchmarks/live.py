@@ -1,7 +1,7 @@
 """Live throughput and latency against the raw mesh: a thin caller of `isotone.runtime.bench`.
 
-    python benchmarks/live.py [--members 5] [--size 50 1024] [--order single_phase] [--repeats 5] [--slow-consumer]
-    python benchmarks/live.py --one-sends [--members 5] [--size 50] [--order atop causal] [--rate 20]
+python benchmarks/live.py [--members 5] [--size 50 1024] [--order single_phase] [--repeats 5] [--slow-consumer]
+python benchmarks/live.py --one-sends [--members 5] [--size 50] [--order atop causal] [--rate 20]
 """
 
 from __future__ import annotations

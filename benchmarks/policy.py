@@ -45,10 +45,8 @@ class Load(NamedTuple):
     def told(self) -> str:
         """In words."""
         rate = f"{self.per_second:g}/s"
-        if not self.shares:
-            return f"even, {rate}"
-        who = ", ".join(f"{share:.0%} from {member(rank)}" for rank, share in self.shares)
-        return f"{who}, {rate}" + (f", {self.delay_ms:g} ms" if self.delay_ms else "")
+        who = ", ".join(f"{share:.0%} from {member(rank)}" for rank, share in self.shares) or "even"
+        return f"{who}, {rate}" + (f", delays now {self.delay_ms:g} ms" if self.delay_ms else "")
 
     def busiest(self) -> int | None:
         """The member that sends most, if there is one."""
@@ -74,14 +72,20 @@ TRIALS = (
     Trial("office", 7, 1.5, 0, (Load(20, 40), Load(20, 60, ((5, 1.0),)), Load(20, 60, ((2, 0.65),)), Load(20, 6))),
     Trial("continents", 4, 50, 0, (Load(20, 240), Load(20, 60, ((3, 0.9),)), Load(20, 5), Load(20, 40, ((1, 0.5), (2, 0.5))))),
     Trial("a hot member that moves", 6, 12, 0, tuple(Load(15, 50, ((rank, 0.75),)) for rank in (4, 1, 5, 0))),
-    Trial("a network that slows down", 7, 2, 0, (Load(20, 150), Load(20, 150, (), 60), Load(20, 25, ((3, 0.8),)), Load(20, 150, (), 2))),
+    Trial(
+        "a network that slows down",
+        7,
+        2,
+        0,
+        (Load(20, 150), Load(20, 150, (), 60), Load(20, 25, ((3, 0.8),)), Load(20, 150, (), 2)),
+    ),
     Trial("lossy", 4, 25, 0.01, (Load(30, 40), Load(30, 40, ((2, 1.0),)), Load(30, 40, ((1, 0.45), (3, 0.45))))),
 )
 
 
 def fixed(trial: Trial) -> list[Variant]:
     """Every total order, and a sequencer at each member that is the busiest in some phase."""
-    seats = {load.busiest() for load in trial.loads} - {None, 0}
+    seats = {rank for load in trial.loads if (rank := load.busiest())}
     return [Variant(order) for order in ORDERS] + [Variant("sequencer", (("at", member(rank)),)) for rank in sorted(seats)]
 
 
@@ -105,7 +109,9 @@ def scenario(trial: Trial, variant: Variant, seed: int) -> Scenario:
         for rank, share in shares:
             if share > 1e-9:
                 gap = 1_000 / (load.per_second * share)
-                workload.append({"kind": "poisson", "members": [names[rank]], "interval_ms": gap, "start_ms": start, "stop_ms": stop})
+                workload.append(
+                    {"kind": "poisson", "members": [names[rank]], "interval_ms": gap, "start_ms": start, "stop_ms": stop}
+                )
         if load.delay_ms:
             faults.append({"kind": "set", "at_ms": start, "latency": latency_of(load.delay_ms)})
         start = stop
@@ -154,9 +160,107 @@ def measure(trial: Trial, variant: Variant, seed: int) -> Outcome:
         sums[phase] += now - sent
         counts[phase] += 1
     means = [round(total / count / NS, 3) for total, count in zip(sums, counts, strict=True)]
-    chosen = [(round(now / NS / 1_000 - BEGIN_S, 1), told) for now, told in getattr(tally, "switches", [])]
+    first = f"{member(0)}#1"
+    chosen = [
+        (round(now / NS / 1_000 - BEGIN_S, 1), str(Variant(ordering.order, tuple(ordering.options.items()))))
+        for process, now, ordering in tally.switches
+        if process == first
+    ]
     return Outcome(means, [count // trial.members for count in counts], round(sum(sums) / sum(counts) / NS, 3), chosen)
 
 
 def _work(job: tuple[Trial, Variant, int]) -> Outcome:
     return measure(*job)
+
+
+PREFACE = """\
+# `auto` against every fixed choice
+
+Made by `{command}`, from the simulator; the same command makes the same page.
+Group sizes, rates, delays and shares are not those of the sweep that the table was learned from ([policy.md](policy.md)). A
+message belongs to the phase in which it was handed in; its latency is from there to its delivery, the mean over all members,
+in ms. What `auto` needs to notice a change and to switch is part of its phase, so short phases cost it more: here they last 15
+to 30 s. *Best* is the best fixed choice of each phase, among all total orders with their defaults and a sequencer at every
+member that is the busiest in some phase. A fixed choice must keep to one column for the whole run.\
+"""
+
+
+def names(trial: Trial) -> list[str]:
+    """The fixed choices."""
+    return [str(variant) for variant in fixed(trial)]
+
+
+def ratios(trial: Trial, found: dict[str, Outcome]) -> list[float]:
+    """How `auto` does in each phase, against the best fixed choice of that phase."""
+    return [
+        found["auto"].phases[index] / min(found[name].phases[index] for name in names(trial)) for index in range(len(trial.loads))
+    ]
+
+
+def undecided(trial: Trial, found: dict[str, Outcome]) -> bool:
+    """Whether no fixed choice is best in every phase."""
+    phases = range(len(trial.loads))
+    best = [min(found[name].phases[index] for name in names(trial)) for index in phases]
+    return not any(all(found[name].phases[index] == best[index] for index in phases) for name in names(trial))
+
+
+def kept(trial: Trial, found: dict[str, Outcome]) -> bool:
+    """Whether `auto` is near the best of every phase, and better than all over the run where none is always best."""
+    whole = not undecided(trial, found) or found["auto"].whole < min(found[name].whole for name in names(trial))
+    return whole and max(ratios(trial, found)) <= WITHIN
+
+
+def page(results: dict[str, dict[str, Outcome]], command: str) -> str:
+    """The results for people."""
+    lines = [PREFACE.format(command=command)]
+    for trial in TRIALS:
+        if trial.name not in results:
+            continue
+        found = results[trial.name]
+        columns = [*names(trial), "auto"]
+        lines += ["", f"## {trial.name.capitalize()}", "", f"{trial.told()[0].upper()}{trial.told()[1:]}.", ""]
+        lines += ["| phase | " + " | ".join(f"`{name}`" for name in columns) + " | `auto` / best |"]
+        lines += ["| --- |" + " --- |" * (len(columns) + 1)]
+        for index, (load, ratio) in enumerate(zip(trial.loads, ratios(trial, found), strict=True)):
+            best = min(found[name].phases[index] for name in names(trial))
+            cells = [found[name].phases[index] for name in columns]
+            shown = " | ".join(f"**{cell:.3g}**" if cell == best else f"{cell:.3g}" for cell in cells)
+            lines.append(f"| {load.seconds} s: {load.told()} | {shown} | {ratio:.2f} |")
+        best = min(found[name].whole for name in names(trial))
+        shown = " | ".join(
+            f"**{found[name].whole:.3g}**" if found[name].whole == best else f"{found[name].whole:.3g}" for name in columns
+        )
+        lines.append(f"| all messages | {shown} | {found['auto'].whole / best:.2f} |")
+        chosen = "; ".join(f"{at:g} s `{what}`" for at, what in found["auto"].chosen)
+        lines += ["", f"`auto` switched, seconds after the first message: {chosen or 'never'}."]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Run the trials; the exit status is 1 if `auto` does not keep what it promises."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--trial", action="append", choices=[trial.name for trial in TRIALS])
+    arguments = parser.parse_args()
+    trials = [trial for trial in TRIALS if not arguments.trial or trial.name in arguments.trial]
+    jobs = [(trial, variant, arguments.seed) for trial in trials for variant in [*fixed(trial), AUTO]]
+    results: dict[str, dict[str, Outcome]] = {trial.name: {} for trial in trials}
+    with ProcessPoolExecutor(arguments.jobs, multiprocessing.get_context("spawn")) as pool:
+        done = track(pool.map(_work, jobs), "runs", len(jobs), disable=not sys.stderr.isatty())
+        for (trial, variant, _), outcome in zip(jobs, done, strict=True):
+            results[trial.name][str(variant)] = outcome
+    if arguments.json:
+        print(json.dumps({name: {key: one._asdict() for key, one in found.items()} for name, found in results.items()}, indent=1))
+    text = page(results, f"python benchmarks/policy.py --seed {arguments.seed} --out docs/policy-evaluation.md")
+    if arguments.out is not None:
+        arguments.out.write_text(text, encoding="utf-8")
+    elif not arguments.json:
+        print(text)
+    return 0 if all(kept(trial, results[trial.name]) for trial in trials) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

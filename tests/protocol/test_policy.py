@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -85,6 +87,8 @@ def test_a_member_that_sends_less_than_its_share_is_a_worse_seat() -> None:
     seen = observation((20, 8, 2))
     skews = [seen.skew(rank) for rank in range(3)]
     assert skews == [500, -100, -400]
+    assert [seen.skew(rank, doubt=True) for rank in range(3)] == [300, -200, -450]
+    assert observation((9, 0, 0)).skew(0, doubt=True) == 1000
     latencies = [predictor.latency("sequencer", seen, skew) for skew in skews]
     assert latencies[0] < 2000 < latencies[1] < latencies[2]
 
@@ -162,7 +166,7 @@ def test_everything_that_is_delivered_goes_up_and_is_counted() -> None:
     seen = watched.period((ENOUGH, 7, 0))
     assert seen == Observation((ENOUGH, 7, 0), PERIOD_NS, MS, 0)
     assert len(watched.up) == ENOUGH + 7
-    assert (seen.busiest, seen.members, seen.per_1000_s) == (0, 3, 94_000)
+    assert (seen.busiest, seen.members, seen.per_1000_s) == (0, 3, (ENOUGH + 7) * 1_000 * SECOND // PERIOD_NS)
 
 
 def test_it_looks_back_as_far_as_needed_but_not_for_ever() -> None:
@@ -170,9 +174,9 @@ def test_it_looks_back_as_far_as_needed_but_not_for_ever() -> None:
     watched.echo("b#1", 2 * MS)
     assert watched.period((100, 0, 0)).batches == (100, 0, 0)
     assert watched.period((0, 100, 0)).batches == (0, 100, 0)  # enough in one period
-    seen = [watched.period((0, 0, 3)) for _ in range(PERIODS)]
-    assert seen[0].batches == (0, 100, 3)
-    assert seen[-1] == Observation((0, 0, 3 * PERIODS), PERIODS * PERIOD_NS, MS, 0)
+    seen = [watched.period((0, 0, 1 - index % 2)) for index in range(PERIODS)]
+    assert seen[0].batches == (0, 100, 1)
+    assert seen[-1] == Observation((0, 0, PERIODS // 2), PERIODS * PERIOD_NS, MS, 0)
     assert [watched.period((0, 0, 0)) for _ in range(PERIODS)][-1] is None
 
 
@@ -307,6 +311,25 @@ def test_auto_is_what_the_learned_policy_begins_with() -> None:
 def test_auto_can_mean_a_policy_of_ones_own() -> None:
     ordering = concrete(Ordering("auto", options={"policy": "restless"}))
     assert ordering == Ordering("atop", options={"slots": "random"}, policy="restless")
+
+
+def test_the_policies_of_the_documentation_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "policy.md").read_text()
+    code = [block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "register_policy" in block]
+    assert len(code) == 2
+    (tmp_path / "mine.json").write_bytes(msgspec.json.encode(table(atop=1000, token=1200)))
+    monkeypatch.chdir(tmp_path)
+    try:
+        for block in code:
+            exec(block, {"__name__": "documentation"})
+        assert concrete(Ordering("auto", options={"policy": "mine"})) == Ordering("atop", policy="mine")
+        assert concrete(Ordering("auto", options={"policy": "loudest"})) == Ordering("token", policy="loudest")
+        loudest = find_policy("loudest")(MEMBERS)
+        assert loudest.decide(observation((1, 30, 2)), Ordering("token"), 0) == Ordering("sequencer", options={"at": "b"})
+        assert loudest.decide(observation(), Ordering("token"), 0) == Ordering("token")
+    finally:
+        for name in ("mine", "loudest"):
+            policies._POLICIES.pop(name, None)
 
 
 @pytest.mark.parametrize(

@@ -140,8 +140,8 @@ def sweep_table(path: Path, **changes: Any) -> None:
     import pyarrow.parquet as pq
 
     row = {
-        "cell": "c1", "members": ["a", "b"], "workload": '[{"interval_ms": 10.0}]', "network.loss": 0.0, "order": "atop", "seed": 1,
-        "network.latency": '{"kind": "constant", "ms": 2.0}', "error": None, "latency_mean_ns": 4e6, **changes,
+        "cell": "c1", "members": ["a", "b"], "workload": '[{"interval_ms": 10.0}]', "network.loss": 0.0, "order": "atop",
+        "seed": 1, "network.latency": '{"kind": "constant", "ms": 2.0}', "error": None, "latency_mean_ns": 4e6, **changes,
     }  # fmt: skip
     pq.write_table(pa.Table.from_pylist([{key: value for key, value in row.items() if value != "none"}]), path / "cells.parquet")
 

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from math import isqrt
 from typing import NamedTuple
 
 from isotone.model.events import DeliveryBatch, Upcall
 from isotone.model.ids import ProcessId
 from isotone.model.settings import MS, SECOND
 
-PERIOD_NS = 500 * MS
-PERIODS = 12
+PERIOD_NS = 250 * MS
+PERIODS = 24
 """An observation looks back over so many periods at most."""
-ENOUGH = 40
+ENOUGH = 24
 """It looks back no further than it takes to see so many batches."""
 LEAST = 6
 """With fewer there is nothing to be said."""
@@ -60,10 +61,15 @@ class Observation(NamedTuple):
         """Batches of the whole group in a thousand seconds."""
         return self.total * 1_000 * SECOND // self.span_ns
 
-    def skew(self, rank: int) -> int:
-        """How far a member's share is on the way from an even one (0) to all (1000); below 0 for one that sends less."""
-        members, total = self.members, self.total
-        return 1_000 * (members * self.batches[rank] - total) // (total * (members - 1))
+    def skew(self, rank: int, doubt: bool = False) -> int:
+        """How far a member's share is on the way from an even one (0) to all (1000); below 0 for one that sends less.
+
+        With `doubt` it is the share that the member has at least, chance aside: n batches may stand for n − √n.
+        """
+        members, total, count = self.members, self.total, self.batches[rank]
+        if doubt and count < total:
+            count -= isqrt(count)
+        return 1_000 * (members * count - total) // (total * (members - 1))
 
 
 class Observer:

@@ -111,6 +111,9 @@ class Learned(Policy):
         predictor = self.predictor()
         skew = observation.skew(observation.busiest)
         predictions = {order: predictor.latency(order, observation, skew) for order in predictor.orders}
+        if "sequencer" in predictions:
+            doubtful = observation.skew(observation.busiest, doubt=True)
+            predictions["sequencer"] = predictor.latency("sequencer", observation, doubtful)
         order = best(predictions)
         options = self._seat(observation.busiest) if order == "sequencer" else {}
         wanted = Ordering(order, options=options)
