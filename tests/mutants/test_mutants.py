@@ -14,6 +14,7 @@ from tests.mutants.atop import ATOP_MUTANTS
 from tests.mutants.baselines import BASELINES
 from tests.mutants.mutants import MUTANTS, Mutant
 from tests.mutants.primary_mutants import CUT_OFF_MUTANTS, PRIMARY_MUTANTS
+from tests.mutants.switching import SWITCHING_MUTANTS
 from tests.mutants.token import TOKEN_MUTANTS
 from tests.protocol.bag import Bag
 from tests.protocol.primary_bag import proposer_cut_off_when_it_decides
@@ -36,12 +37,17 @@ def test_a_mutant_of_primary_membership_is_caught(mutant: Mutant, monkeypatch: p
     _catch(mutant, monkeypatch, "primary")
 
 
-def _catch(mutant: Mutant, monkeypatch: pytest.MonkeyPatch, membership: MembershipKind) -> None:
+@pytest.mark.parametrize("mutant", SWITCHING_MUTANTS, ids=str)
+def test_a_mutant_of_switching_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    _catch(mutant, monkeypatch, "partitionable", switches=True)
+
+
+def _catch(mutant: Mutant, monkeypatch: pytest.MonkeyPatch, membership: MembershipKind, switches: bool = False) -> None:
     check = find_checker(CHECKER)
     mutant.break_it(monkeypatch)
     seen: set[str] = set()
     for seed in range(mutant.first, mutant.first + SEEDS):
-        verdict, _ = judge(seed, list(mutant.orders), check, membership=membership)
+        verdict, _ = judge(seed, list(mutant.orders), check, membership=membership, switches=switches)
         seen |= tripped(verdict)
         if seen & set(mutant.trips):
             return

@@ -47,6 +47,30 @@ def test_primary_membership() -> None:
     assert not [what for what in PRIMARY_SOMETIMES if not seen[what]], seen
 
 
+SWITCHES = 60
+SWITCHES_SOMETIMES = (
+    "switch to another orderer",
+    "switch refused",
+    "view ended behind the cut of a switch",
+    "view ended before the cut of a switch",
+    "view ended at the cut of a switch, unsure of the others",
+)
+
+
+def test_switches() -> None:
+    """Among all orders, at random instants, with all other faults."""
+    check = find_checker(CHECKER)
+    seen: Counter[str] = Counter()
+    failed = []
+    for seed in range(1, SWITCHES + 1):
+        verdict, _ = judge(seed, registry.names(), check, switches=True)
+        if verdict.failures:
+            failed.append(f"python -m isotone.sim.swarm --seed {seed} --switches: {verdict.failures[0]}")
+        seen.update(verdict.sometimes)
+    assert not failed, "\n".join(failed)
+    assert not [what for what in SWITCHES_SOMETIMES if not seen[what]], seen
+
+
 @pytest.mark.parametrize("order", registry.names())
 def test_seeds_pass_and_reach_the_rare_states(order: str) -> None:
     check = find_checker(CHECKER)

@@ -38,6 +38,10 @@ class Closed(GroupError):
     """This process is no longer in the group; the text says why."""
 
 
+class NotSwitched(GroupError):
+    """The group goes on ordering its messages as before; the text says why."""
+
+
 class TraceFormatError(GroupError):
     """A trace cannot be read or written."""
 

@@ -342,13 +342,16 @@ class Epoch:
         """A cast that this member asked another one for; its sender's link will bring it again."""
         if cast.seq == self.held[sender] + 1:
             self._store(sender, cast)
-            self._accept(sender, [cast], now)
+            if self.switching is None or not self.switching.postpone(sender, cast):
+                self._accept(sender, [cast], now)
             self._fetched[sender] = cast.seq
             self.note("casts_fetched")
 
     def _store(self, sender: int, cast: Cast) -> bool:
         """Keep a cast; False if it came before, from another member."""
         if cast.seq <= self._fetched[sender]:
+            if self.switching is not None:
+                self.switching.arrived(sender, cast.seq)
             return False
         if cast.seq != self.held[sender] + 1:
             raise RemoteProtocolError(f"cast {cast.seq} of {self.view.members[sender]} follows {self.held[sender]}")

@@ -14,12 +14,13 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Protocol
 
-from isotone.model.errors import Closed, RemoteProtocolError
-from isotone.model.events import Blockage, DeliveryBatch, Ended, Expulsion, Upcall, ViewInstalled
+from isotone.model.errors import Closed, NotSwitched, RemoteProtocolError
+from isotone.model.events import Blockage, DeliveryBatch, Ended, Expulsion, Switched, SwitchRefused, Upcall, ViewInstalled
 from isotone.model.ids import ProcessId, ViewId
 from isotone.model.records import Cast, Packet
 from isotone.model.settings import EndpointConfig
-from isotone.model.view import View
+from isotone.model.switch import Switch
+from isotone.model.view import Ordering, View
 from isotone.protocol.recorder import Recorder
 from isotone.runtime.inbox import Inbox
 from isotone.runtime.logs import logger
@@ -58,6 +59,7 @@ class EndpointLike(Submitter, Protocol):
     def deadline(self) -> int | None: ...
     def collect(self, now: int) -> EffectsLike: ...
     def leave(self, now: int) -> None: ...
+    def switch(self, switch: Switch, now: int) -> None: ...
     def backlog(self, size: int, now: int) -> None: ...
     def provide(self, cut: ViewId, data: bytes | None, now: int, problem: str = "") -> None: ...
     def address_of(self, peer: ProcessId) -> str | None: ...
@@ -103,6 +105,7 @@ class Driver:
         self._stopped = False
         self._returning = False  # expelled, and not yet in a view again
         self._reported = 0
+        self._wish: tuple[Ordering, asyncio.Future[None]] | None = None  # a switch that was asked for
         self._deadline: int | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
@@ -117,6 +120,28 @@ class Driver:
         self.outgoing.close(Closed("this process has left the group"))
         self._leaving = True
         self.schedule()
+
+    def switch(self, switch: Switch) -> asyncio.Future[None]:
+        """Ask for another ordering; done when it is in force here, or with the reason why it will not be."""
+        if self._wish is not None and not self._wish[1].done():
+            raise NotSwitched("this process has asked for another switch already")
+        self.endpoint.switch(switch, monotonic_ns())
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._wish = (switch.ordering, future)
+        self.schedule()
+        return future
+
+    def _switched(self, to: Ordering | None, error: Exception | None = None) -> None:
+        """An ordering is in force, or none will be that was asked for."""
+        if self._wish is None or (to is not None and to != self._wish[0]):
+            return
+        future = self._wish[1]
+        self._wish = None
+        if not future.done():
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
 
     def restart(self, endpoint: EndpointLike, network: Network, trace: LiveTrace | None) -> None:
         """Go on with another endpoint, of a new incarnation; the application keeps its streams."""
@@ -133,6 +158,7 @@ class Driver:
     def stop(self) -> None:
         """No more turns."""
         self._stopped = True
+        self._switched(None, Closed("this process has left the group"))
         if self._timer is not None:
             self._timer.cancel()
         if self._keeper is not None:
@@ -262,7 +288,12 @@ class Driver:
                 continue
             if isinstance(upcall, Blockage):
                 self.outgoing.block(f"this process is {upcall.reason}" if upcall.blocked else None)
+            elif isinstance(upcall, Switched):
+                self._switched(upcall.view.ordering)
+            elif isinstance(upcall, SwitchRefused):
+                self._switched(upcall.ordering, NotSwitched(f"not switched to {upcall.ordering.order}: {upcall.reason}"))
             elif isinstance(upcall, ViewInstalled):
+                self._switched(upcall.view.ordering)
                 if self._returning:
                     self._returning = False
                     self.outgoing.block(None)
@@ -270,6 +301,7 @@ class Driver:
                     self.joined.set_result(None)
             elif isinstance(upcall, Ended) and upcall.expelled and self.on_expelled is not None and not self._leaving:
                 reason = upcall.error or ""
+                self._switched(None, Closed(reason))
                 self.outgoing.block(f"{reason}; this process is joining again")
                 last = Expulsion(self.network.hello.process, reason)
                 self.inbox.put([*(other for other in upcalls if other is not upcall), last])
@@ -278,6 +310,7 @@ class Driver:
                 return
             elif isinstance(upcall, Ended):
                 reason = upcall.error or "this process has left the group"
+                self._switched(None, Closed(reason))
                 self.outgoing.close(Closed(reason))
                 if not self.joined.done():
                     self.joined.set_exception(Closed(reason))

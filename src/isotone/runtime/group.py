@@ -19,6 +19,7 @@ import msgspec
 from isotone.model.errors import Closed, ConfigError, LocalProtocolError, unknown
 from isotone.model.ids import ProcessId, incarnation_of, name_of, process_id
 from isotone.model.settings import MS, EndpointConfig, Limits, MembershipKind, Timing
+from isotone.model.switch import Rule, Strategy, Switch
 from isotone.model.view import Level, Ordering, View
 from isotone.protocol.endpoint import Endpoint
 from isotone.protocol.ordering import registry
@@ -244,6 +245,38 @@ class Group:
     async def drain(self) -> None:
         """Wait until the window is open."""
         await self._running().outgoing.drain()
+
+    # --- ordering --------------------------------------------------------------------------------------------------
+
+    async def switch(
+        self,
+        order: str,
+        *,
+        level: Level | None = None,
+        k: int | None = None,
+        options: Mapping[str, int | str | bool] | None = None,
+        strategy: Strategy | None = None,
+        rule: Rule = "all",
+        fresh: bool = False,
+    ) -> None:
+        """Let the whole group order its messages in another way, while they flow; returns when that is in force here.
+
+        The level stays as it is unless another one is given. `strategy` is `dual_ids`, or `stop` if one of the two orders is not
+        total. Raises `NotSwitched` with the reason if the group does not switch. See docs/switching.md.
+        """
+        driver = self._running()
+        view = driver.endpoint.view
+        now = view.ordering if view is not None else self._config.ordering
+        level = now.level if level is None else level
+        if k is None:
+            k = now.k if level == now.level else 1
+        _check_types(order, level, k, options, "", (), None, None, None, None)
+        ordering = Ordering(order, level, k, dict(options or {}))
+        registry.validate(ordering)
+        if strategy is None:
+            total = registry.find(now.order).total and registry.find(order).total
+            strategy = "dual_ids" if total else "stop"
+        await driver.switch(Switch(ordering, strategy, rule, fresh))
 
     # --- receiving -------------------------------------------------------------------------------------------------
 

@@ -61,7 +61,8 @@ class Outbox(Protocol):
 
 
 class Orderer:
-    """Base of all orderers. `total` says whether deliveries carry positions.
+    """Base of all orderers. `total` says whether deliveries carry positions, `overtakes` whether a cast may come before direct
+    records that its sender sent earlier: it was fetched from another member.
 
     `options` are what a user may set, with their values; `numbers` are options that are integers, as (default, least,
     most). In both the first is the default. `texts` are options of which the orderer itself knows what they may be.
@@ -70,6 +71,7 @@ class Orderer:
 
     name: ClassVar[str]
     total: ClassVar[bool] = True
+    overtakes: ClassVar[bool] = False
     options: ClassVar[dict[str, tuple[int | str | bool, ...]]] = {}
     numbers: ClassVar[dict[str, tuple[int, int, int]]] = {}
     texts: ClassVar[tuple[str, ...]] = ()

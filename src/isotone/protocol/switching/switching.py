@@ -116,12 +116,13 @@ class Switching(Orderer):
         self.kept: deque[Entry] = deque()
         self.rest: deque[Entry] = deque()
         self.staying = False  # the view ends with the current orderer
-        self.behind = [0] * self.count  # messages of each sender that it delivers then
+        self.behind = [0] * self.count  # messages of each sender that it delivers behind the cut
         self.early: dict[int, list[tuple[int, Cast | Direct]]] = {}  # of instances that are not known here yet
         self.arrivals: dict[int, Arrivals] = {}
         self.past = Arrivals()  # what was told of the last cut that was passed
         self.ends = [0] * self.count  # messages below were sent before it
         self.taken = [0] * self.count  # casts of each sender that have been taken in
+        self.late: list[deque[Cast]] = [deque() for _ in range(self.count)]  # fetched, before the sender's link has come so far
         self.broken: dict[int, str] = {}  # what senders said that nobody says
         self.now = 0
 
@@ -171,6 +172,8 @@ class Switching(Orderer):
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
         self.now = now
         self._check(sender)
+        if self.host.frozen:
+            self.arrived(sender, casts[-1].seq)
         for (instance, ready), group in groupby(casts, key=lambda cast: (cast.kind >> BITS, cast.kind & KINDS == READY)):
             fresh = [cast for cast in group if cast.seq > self.taken[sender]]  # some are offered again if a later one was refused
             if ready and instance > self.current:
@@ -189,6 +192,26 @@ class Switching(Orderer):
                 change.payloads[sender] |= {cast.number: cast for cast in casts if cast.number}
         elif instance > self.current:
             self.early.setdefault(instance, []).extend((sender, cast) for cast in casts)
+
+    def postpone(self, sender: int, cast: Cast) -> bool:
+        """A cast was fetched from another member. Whether it must wait for the direct records that its sender sent before it."""
+        instance = cast.kind >> BITS
+        lane = self.lanes.get(instance)
+        if cast.kind & KINDS == READY or (lane is not None and lane.overtakes):
+            return False
+        self.late[sender].append(cast)
+        self.taken[sender] = cast.seq
+        change = self.change
+        if change is not None and instance == change.instance and cast.number:
+            change.payloads[sender][cast.number] = cast
+        return True
+
+    def arrived(self, sender: int, seq: int) -> None:
+        """The sender's own link has come to a cast that was fetched."""
+        late = self.late[sender]
+        while late and late[0].seq <= seq:
+            cast = late.popleft()
+            self._take(sender, cast.kind >> BITS, [cast])
 
     def direct(self, sender: int, record: Direct, now: int) -> None:
         self.now = now
@@ -279,7 +302,7 @@ class Switching(Orderer):
             self._admit(sender, cast, position, evidence)
 
     def _admit(self, sender: int, cast: Cast, position: Position | None, evidence: Evidence | None) -> None:
-        if self.staying:
+        if self.change is not None and self.change.reached:
             self.behind[sender] += len(cast.payloads)
         self.host.admit(sender, cast, position, evidence)
 
@@ -426,6 +449,9 @@ class Switching(Orderer):
 
     def conclude(self, present: frozenset[int], now: int) -> list[Cast]:
         self.now = now
+        for sender, late in enumerate(self.late):
+            if late:
+                self.arrived(sender, late[-1].seq)
         while True:
             change, told = self.change, self._arrivals(self.current + 1)
             disjoint = change is not None and change.strategy == "stop"

@@ -37,6 +37,7 @@ class Token(Orderer):
     """
 
     name = "token"
+    overtakes = True
     packets = {_TOKEN: "token", FREEZE: "freeze", RING: "ring", BALLOT: "ballot", _FETCH: "fetch"}  # noqa: RUF012
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
