@@ -54,11 +54,16 @@ def winner(panel: Panel, rate: float, skew: int) -> tuple[str, float]:
     return first, min(value for order, value in predicted.items() if order != first) / predicted[first]
 
 
+def pale(colour: str) -> str:
+    """More than half way to white."""
+    return "#" + "".join(f"{255 - (255 - int(colour[place : place + 2], 16)) * 45 // 100:02x}" for place in (1, 3, 5))
+
+
 def paints(panel: Panel, skew: int) -> Iterator[str]:
     """The colours of one row of a map."""
     for column in range(STEPS_X):
         order, margin = winner(panel, RATES[0] * (RATES[1] / RATES[0]) ** ((column + 0.5) / STEPS_X), skew)
-        yield f'fill="{COLOURS[order]}"' + (' opacity="0.45"' if margin < 1.1 else "")
+        yield f'fill="{pale(COLOURS[order]) if margin < 1.1 else COLOURS[order]}"'
 
 
 def draw() -> str:
@@ -83,8 +88,8 @@ def draw() -> str:
             column = 0
             for paint, run in groupby(paints(panel, round(1_000 * (row + 0.5) / STEPS_Y))):
                 length = len(list(run))
-                x, wide = x0 + column * dx, length * dx + 0.2
-                out.append(f'<rect x="{x:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{dy + 0.2:.1f}" {paint}/>')
+                at, wide = x0 + column * dx, length * dx + 0.2
+                out.append(f'<rect x="{at:.1f}" y="{y:.1f}" width="{wide:.1f}" height="{dy + 0.2:.1f}" {paint}/>')
                 column += length
         out.append(f'<rect x="{x0}" y="{y0}" width="{WIDTH}" height="{HEIGHT}" fill="none" stroke="#333"/>')
         for tick, place in ((2, 0.0), (15, 0.324), (120, 0.659), (1000, 1.0)):

@@ -273,8 +273,9 @@ class Group:
         _check_types(order, level, k, options, "", (), None, None, None, None)
         ordering = Ordering(order, level, k, dict(options or {}))
         registry.validate(ordering)
+        ordering = concrete(ordering)
         if strategy is None:
-            total = registry.find(now.order).total and registry.find(order).total
+            total = registry.find(now.order).total and registry.find(ordering.order).total
             strategy = "dual_ids" if total else "stop"
         await driver.switch(Switch(ordering, strategy, rule, fresh))
 
