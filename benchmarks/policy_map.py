@@ -41,7 +41,7 @@ class Panel(NamedTuple):
 
 PANELS = tuple(
     Panel(f"{members} members, {delay_us / 1_000:g} ms" + (", 2 % loss" if loss else ""), members, delay_us, loss)
-    for members in (5, 16)
+    for members in (3, 9)
     for delay_us, loss in ((500, 0), (80_000, 0), (80_000, 20))
 )
 

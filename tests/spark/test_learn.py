@@ -28,7 +28,7 @@ def test_the_packaged_table_is_made_from_the_stored_cells(tmp_path: Path, capsys
         main(["learn", str(CELLS), "--out", str(tmp_path / "table.json")])
     assert end.value.code == 0
     assert (tmp_path / "table.json").read_text() == PACKAGED.read_text()
-    assert "6 orders at 384 points" in capsys.readouterr().out
+    assert "6 orders at 288 points" in capsys.readouterr().out
 
 
 def mean_latency_ns(parameters: dict[str, Any], data: dict[str, Any], seed: int) -> float:
