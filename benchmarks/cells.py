@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from isotone.model.events import DeliveryBatch, ViewInstalled
+from isotone.model.events import DeliveryBatch, Switched, ViewInstalled
 from isotone.model.records import Cast, Direct
 from isotone.model.settings import EndpointConfig
+from isotone.model.view import Ordering
 from isotone.pipeline.metrics.plain.sums import spread
 from isotone.protocol.endpoint import Effects, Endpoint
 from isotone.protocol.ordering import registry
@@ -127,6 +128,7 @@ class Tally:
         """Type and items, of messages that have any."""
         self.delivered: list[tuple[str, bytes, int]] = []
         self.views: list[tuple[str, int]] = []
+        self.switches: list[tuple[str, int, Ordering]] = []
         self.control = 0
         self.bytes = 0
 
@@ -141,6 +143,8 @@ class Tally:
                 self.delivered += [(process, bytes(payload), now) for payload in upcall.payloads]
             elif type(upcall) is ViewInstalled:
                 self.views.append((process, now))
+            elif type(upcall) is Switched:
+                self.switches.append((process, now, upcall.view.ordering))
         if now < START_MS * NS:
             return
         sizes: dict[int, int] = {}

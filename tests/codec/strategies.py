@@ -53,6 +53,7 @@ orderings = st.builds(
     st.integers(1, 9),
     st.dictionaries(texts, st.one_of(st.booleans(), st.integers(-9, 2**40), texts), max_size=3),
     st.none() | relations,
+    texts,
 )
 members = st.lists(processes, min_size=1, max_size=5, unique=True).map(lambda who: tuple(sorted(who)))
 views = st.builds(View, view_ids, members, orderings)
@@ -135,6 +136,7 @@ loose = st.one_of(
     heartbeats(),
     st.builds(r.Vote, view_ids, st.integers(0, 5), counters, st.integers(-1, 2**62 - 1), st.none() | decisions()),
     st.builds(r.Charter, st.lists(names, max_size=4), st.none() | relations),
+    st.builds(r.Echo, counters, st.booleans()),
     probes(),
     st.builds(lambda round_, at: r.Propose(round_, *at), view_ids, places()),
     st.builds(r.Reject, view_ids, view_ids),

@@ -19,8 +19,10 @@ from isotone.model.records import (
     Cast,
     Cohort,
     Direct,
+    Echo,
     Have,
     Heartbeat,
+    Install,
     Offer,
     Packet,
     Piece,
@@ -32,7 +34,7 @@ from isotone.model.records import (
     State,
     Want,
 )
-from isotone.model.view import Ordering
+from isotone.model.view import Ordering, View
 from tests.codec.strategies import packets
 
 
@@ -146,6 +148,7 @@ def early(places: list[tuple[int, int]], *ahead: list[tuple[int, int]]) -> Packe
     return Packet(1, "a#1", 0, 0, [], [Plan(here, [Cohort(here, who, who, [0, 0], who, [], places, list(ahead))])])
 
 
+CROWD = View(ViewId(1, "a#1"), ("a#1",), Ordering("token", policy="x" * 5000))
 BAD: list[tuple[str, Any]] = [
     (r"int. >= 0 - at .\$\[0\]", Packet(-1, "", 0, 0, [], [])),
     (r"int. >= 0 - at .\$\[2\]", Packet(0, "", -2, 0, [], [])),
@@ -166,6 +169,8 @@ BAD: list[tuple[str, Any]] = [
     ("digest of 17", Packet(1, "a#1", 0, 0, [], [Want(ViewId(1, "a#1"), 1, 0, 1, 0, bytes(17))])),
     ("int. >= 0", Packet(1, "a#1", 0, 0, [], [Piece(ViewId(1, "a#1"), 1, -1, b"")])),
     ("problem of 5000", Packet(1, "a#1", 0, 0, [], [Offer(ViewId(1, "a#1"), 0, "x" * 5000)])),
+    ("int. >= 0", Packet(1, "a#1", 0, 0, [], [Echo(-1, False)])),
+    ("policy of 5000", Packet(1, "a#1", 0, 0, [], [Install(ViewId(1, "a#1"), CROWD, ["here"])])),
     ("addresses", Packet(1, "a#1", 0, 0, [], [Probe("", None, ViewId(0, ""), [], ["a#1"], [], False, False, False)])),
     ("conflict relation whose", related(Conflicts("operation", ("a", "b"), (("a", "b"),)))),
     ("conflict relation whose", related(Conflicts("operation", ("b", "a")))),

@@ -133,7 +133,7 @@ def progress(member: Member, by: int) -> Callable[[], bool]:
 @pytest.mark.parametrize(
     "settings",
     [{"order": order} for order in registry.names() if registry.find(order).total]
-    + [{"order": "token", "level": "k", "k": 2}, {"order": "atop", "level": "safe"}],
+    + [{"order": "auto"}, {"order": "token", "level": "k", "k": 2}, {"order": "atop", "level": "safe"}],
     ids=lambda settings: "-".join(map(str, settings.values())),
 )
 def test_a_killed_member_is_left_behind(settings: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from isotone.cli import bench, demo, metrics, node, report, reproduce, simulate, sweep, verify, watch
+from isotone.cli import bench, demo, learn, metrics, node, report, reproduce, simulate, sweep, verify, watch
 from isotone.model.errors import GroupError
 
 BAD_INPUT = 2
@@ -32,6 +32,7 @@ app.command("metrics")(metrics.metrics)
 app.command("report")(report.report)
 app.command("sweep")(sweep.sweep)
 app.command("reproduce")(reproduce.reproduce)
+app.command("learn")(learn.learn)
 app.command("watch")(watch.watch)
 app.command("bench")(bench.bench)
 

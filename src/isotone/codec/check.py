@@ -21,6 +21,7 @@ from isotone.model.records import (
     Decision,
     Differs,
     Direct,
+    Echo,
     Have,
     Heartbeat,
     Install,
@@ -98,6 +99,7 @@ def _places(members: list[ProcessId] | tuple[ProcessId, ...], addresses: list[st
 def _ordering(ordering: Ordering) -> None:
     _text(ordering.order, "order")
     _counter(ordering.k, "k")
+    _text(ordering.policy, "policy")
     for key, value in ordering.options.items():
         _text(key, "option")
         if isinstance(value, str):
@@ -131,7 +133,7 @@ def _cast(cast: Cast) -> None:
         raise _fail(f"{len(cast.items)} item lists for {count} payloads")
 
 
-def _nothing(record: Direct) -> None:
+def _nothing(record: Direct | Echo) -> None:
     """The decoder has seen it all."""
 
 
@@ -278,6 +280,7 @@ _CHECKS: dict[type, Callable[[Any], None]] = {
     Refuse: _refuse,
     Vote: _vote,
     Charter: _charter,
+    Echo: _nothing,
     Offer: _offer,
     Want: _want,
     Piece: _cut,

@@ -267,9 +267,19 @@ class Have(msgspec.Struct, array_like=True, tag=24):
     cut: ViewId
 
 
+class Echo(msgspec.Struct, array_like=True, tag=30):
+    """From the member that observes the group for a switching policy: a time of its clock, which is sent back at once."""
+
+    at: Count
+    back: bool
+
+
 Transferred = Offer | Want | Piece | Differs | Have
 Sequenced = Cast | Direct | Relay
-Loose = Heartbeat | Probe | Propose | Reject | State | Plan | Ready | Install | Installed | Refuse | Vote | Charter | Transferred
+Loose = (
+    Heartbeat | Probe | Propose | Reject | State | Plan | Ready | Install | Installed | Refuse | Vote | Charter | Echo
+    | Transferred
+)  # fmt: skip
 
 
 class Packet(msgspec.Struct, array_like=True, gc=False):

@@ -17,6 +17,7 @@ class Ordering(msgspec.Struct, frozen=True, array_like=True):
     """How a view orders its messages. It travels in the view, so that merging components agree on it.
 
     `conflicts` is for semantic orders: which messages have to keep their order. None: all of them.
+    `policy` names the policy that may switch the group to another order; empty for none.
     """
 
     order: str = "single_phase"
@@ -24,6 +25,7 @@ class Ordering(msgspec.Struct, frozen=True, array_like=True):
     k: int = 1
     options: dict[str, int | str | bool] = {}
     conflicts: Conflicts | None = None
+    policy: str = ""
 
     @property
     def relation(self) -> Conflicts | None:

@@ -16,7 +16,7 @@ from isotone.model.conflicts import named
 from isotone.model.errors import Blocked, Closed, LocalProtocolError, RemoteProtocolError
 from isotone.model.events import Blockage, Ended, SlowMember, Suspicion, SwitchRefused, Upcall, ViewInstalled
 from isotone.model.ids import ProcessId, ViewId
-from isotone.model.records import Cast, Cohort, Direct, Loose, Packet, Plan, Sequenced, Share, Transferred
+from isotone.model.records import Cast, Cohort, Direct, Echo, Loose, Packet, Plan, Sequenced, Share, Transferred
 from isotone.model.settings import EndpointConfig
 from isotone.model.switch import Switch, check_names
 from isotone.model.view import View
@@ -26,6 +26,7 @@ from isotone.protocol.membership.membership import Membership
 from isotone.protocol.ordering import registry
 from isotone.protocol.pending import Pending
 from isotone.protocol.recorder import Recorder
+from isotone.protocol.switching.policy import Controller, concrete
 from isotone.protocol.transfer.transfer import Transfer
 
 _EARLY_LIMIT = 1024
@@ -47,6 +48,7 @@ class Endpoint:
 
     def __init__(self, config: EndpointConfig, recorder: Recorder | None = None) -> None:
         registry.validate(config.ordering)
+        config = msgspec.structs.replace(config, ordering=concrete(config.ordering))
         self.config = config
         self.process = config.process
         self.recorder = recorder
@@ -59,6 +61,8 @@ class Endpoint:
         self.membership = Membership(config, self, self.detector)
         self.pending = Pending(config.limits)
         self.transfer = Transfer(config, self) if config.state else None
+        self.controller: Controller | None = None  # at the first member of a view that is under a policy
+        self._governed: View | None = None
         self._backlog = 0
         self._leave_wanted = False
         self._conflicts = config.ordering.relation
@@ -115,11 +119,12 @@ class Endpoint:
 
         Without a view, or while one ends, the request waits for the next.
         """
-        ordering = switch.ordering
+        registry.validate(switch.ordering)
+        ordering = concrete(switch.ordering)
         if registry.find(ordering.order).semantic and ordering.conflicts is None:
             ordering = msgspec.structs.replace(ordering, conflicts=self.config.ordering.conflicts)
-            switch = msgspec.structs.replace(switch, ordering=ordering)
         registry.validate(ordering)
+        switch = msgspec.structs.replace(switch, ordering=ordering)
         check_names(switch.strategy, switch.rule)
         if self.closed or self._leave_wanted:
             raise Closed(f"{self.process} has left the group")
@@ -154,10 +159,18 @@ class Endpoint:
                 self._receive_early(peer, packet)
         if packet.loose:
             for record in packet.loose:
-                if not isinstance(record, Transferred):
+                if type(record) is Echo:
+                    self._echo(peer, record, now)
+                elif not isinstance(record, Transferred):
                     self.membership.handle(peer, record, now)
                 elif self.transfer is not None and not self.closed:
                     self.transfer.handle(peer, record, now)
+
+    def _echo(self, peer: ProcessId, echo: Echo, now: int) -> None:
+        if not echo.back:
+            self.send(peer, Echo(echo.at, True))
+        elif self.controller is not None:
+            self.controller.observer.answered(peer, echo.at, now)
 
     def _receive_early(self, peer: ProcessId, packet: Packet) -> None:
         """A packet of the view that is being installed here can come before the view does."""
@@ -201,7 +214,30 @@ class Endpoint:
             self.epoch.wake(now)
             if self.transfer is not None:
                 self.transfer.wake(now)
+            self._decide(now)
         self.membership.wake(now)
+
+    def _decide(self, now: int) -> None:
+        """Let the policy of the group look, and ask for what it wants."""
+        controller, epoch = self.controller, self.epoch
+        if controller is None or epoch is None or now < controller.due:
+            return
+        wanted = controller.wake(epoch.view.ordering, now)
+        free = (
+            not epoch.frozen and not epoch.switches and self._wanted is None and self.blocked is None and not self._leave_wanted
+        )
+        if wanted is not None and free:
+            self.switch(Switch(wanted), now)
+
+    def _govern(self, epoch: Epoch, now: int) -> None:
+        """The view, or its ordering, is another one: its first member follows the policy that it names."""
+        self._governed = epoch.view
+        policy = epoch.view.ordering.policy if epoch.rank == 0 else ""
+        if self.controller is not None and (self.controller.view != epoch.view.id or self.controller.policy.name != policy):
+            self.controller = None
+        if policy and self.controller is None:
+            self.controller = Controller(epoch.view, now, self.send)
+            epoch.watch(self.controller.observer.watch)
 
     def leave(self, now: int) -> None:
         """Leave when what was submitted has been sent; before the first view nothing can be, and it is dropped."""
@@ -254,6 +290,8 @@ class Endpoint:
         epoch = self.epoch
         pending = self.pending
         if epoch is not None and not self.closed:
+            if epoch.view is not self._governed:
+                self._govern(epoch, now)
             if self._wanted is not None and not epoch.frozen and self.blocked is None:
                 wanted, self._wanted = self._wanted, None
                 epoch.ask(wanted, now)
@@ -337,6 +375,8 @@ class Endpoint:
             other = self.transfer.deadline()
             if other is not None and (deadline is None or other < deadline):
                 deadline = other
+        if self.controller is not None and (deadline is None or self.controller.due < deadline):
+            deadline = self.controller.due
         self.detector.expect(deadline)
         return deadline
 
@@ -446,6 +486,7 @@ class Endpoint:
             "external": [m for rank, m in enumerate(epoch.view.members) if rank not in epoch.orderer.core] if epoch else [],
             "order": epoch.view.ordering.order if epoch else self.config.ordering.order,
             "level": epoch.view.ordering.level if epoch else self.config.ordering.level,
+            "policy": epoch.view.ordering.policy if epoch else self.config.ordering.policy,
             "changing": str(self.membership.rounds.promised) if self.membership.rounds.change is not None else None,
             "pending": len(self.pending),
             "unstable_casts": sum(len(buffer) for buffer in epoch.buffers) if epoch else 0,

@@ -266,6 +266,15 @@ class Epoch:
         self.begin_switching().ask(switch, now)
 
     @property
+    def switches(self) -> bool:
+        """Whether a switch is under way."""
+        return self.switching is not None and (self.switching.change is not None or self.switching.asked is not None)
+
+    def watch(self, watcher: Callable[[Callable[[Upcall], None]], Callable[[Upcall], None]]) -> None:
+        """Let everything that goes up pass by a watcher."""
+        self._upcall = watcher(self._upcall)
+
+    @property
     def asked(self) -> Switch | None:
         """What this process asked for, unless it is granted or refused."""
         return self.switching.asked if self.switching is not None else None

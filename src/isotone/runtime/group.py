@@ -25,6 +25,7 @@ from isotone.model.view import Level, Ordering, View
 from isotone.protocol.endpoint import Endpoint
 from isotone.protocol.ordering import registry
 from isotone.protocol.recorder import Recorder
+from isotone.protocol.switching.policy import concrete
 from isotone.runtime.addresses import parse_address, same_place
 from isotone.runtime.driver import Driver, EndpointFactory, EndpointLike
 from isotone.runtime.events import Batch, Event
@@ -159,6 +160,8 @@ class Group:
     def _warn(self, given: Ordering) -> None:
         """The view's ordering holds for all its members, whatever they asked for."""
         asked = self._config.ordering
+        if given.policy and given.policy == asked.policy:  # which may have chosen another order than the one it begins with
+            given = msgspec.structs.replace(given, order=asked.order, options=asked.options)
         if given != asked:
             logger.warning("%s orders by %s, not as this process asked for (%s)", self.group, _told(given), _told(asked))
 
@@ -272,8 +275,9 @@ class Group:
         _check_types(order, level, k, options, "", (), None, None, None, None)
         ordering = Ordering(order, level, k, dict(options or {}))
         registry.validate(ordering)
+        ordering = concrete(ordering)
         if strategy is None:
-            total = registry.find(now.order).total and registry.find(order).total
+            total = registry.find(now.order).total and registry.find(ordering.order).total
             strategy = "dual_ids" if total else "stop"
         await driver.switch(Switch(ordering, strategy, rule, fresh))
 
@@ -398,6 +402,7 @@ def join(
     _check_types(order, level, k, options, membership, founders, timing, limits, trace_form, state)
     ordering = Ordering(order, level, k, dict(options or {}), conflicts)
     registry.validate(ordering)
+    ordering = concrete(ordering)
     config = EndpointConfig(
         process=process_id(name, incarnation if incarnation is not None else time.time_ns() // MS),
         ordering=ordering,
@@ -416,7 +421,8 @@ def join(
 
 def _told(ordering: Ordering) -> str:
     options = "".join(f" {name}={value}" for name, value in ordering.options.items())
-    return f"{ordering.order} {ordering.level}{f' {ordering.k}' if ordering.level == 'k' else ''}{options}"
+    policy = f" by the policy {ordering.policy}" if ordering.policy else ""
+    return f"{ordering.order} {ordering.level}{f' {ordering.k}' if ordering.level == 'k' else ''}{options}{policy}"
 
 
 def _check_types(

@@ -16,12 +16,15 @@ from isotone.protocol.ordering.two_phase import TwoPhase
 from isotone.protocol.semantic.causal import SemanticCausal
 from isotone.protocol.semantic.fifo import SemanticFifo
 from isotone.protocol.semantic.total import SemanticTotal
+from isotone.protocol.switching.policy import AUTO, concrete, find_policy
 
 _ORDERERS: dict[str, type[Orderer]] = {}
 
 
 def register(orderer: type[Orderer]) -> None:
     """Make an orderer known by its name."""
+    if orderer.name == AUTO:
+        raise ConfigError(f"an orderer cannot be named {AUTO!r}: that is the choice by a policy")
     if orderer.name in _ORDERERS and _ORDERERS[orderer.name] is not orderer:
         raise ConfigError(f"an orderer named {orderer.name!r} is registered already")
     _ORDERERS[orderer.name] = orderer
@@ -42,13 +45,15 @@ def find(name: str) -> type[Orderer]:
     """The orderer of that name."""
     orderer = _ORDERERS.get(name)
     if orderer is None:
-        raise unknown("order", name, _ORDERERS)
+        raise unknown("order", name, (*_ORDERERS, AUTO))
     return orderer
 
 
 def validate_remote(peer: str, ordering: Ordering) -> None:
     """Raise `RemoteProtocolError` unless an ordering that `peer` names can be run here."""
     try:
+        if ordering.order == AUTO:
+            raise ConfigError(f"order {AUTO!r} names no orderer")
         validate(ordering)
     except ConfigError as error:
         raise RemoteProtocolError(f"{peer} orders in a way that is not known here: {error}") from None
@@ -56,7 +61,12 @@ def validate_remote(peer: str, ordering: Ordering) -> None:
 
 def validate(ordering: Ordering) -> None:
     """Raise `ConfigError` unless a view can be run with `ordering`."""
+    ordering = concrete(ordering)
     orderer = find(ordering.order)
+    if ordering.policy:
+        find_policy(ordering.policy)
+        if not orderer.total:
+            raise ConfigError(f"policy {ordering.policy!r} chooses among total orders: {ordering.order!r} is none")
     if ordering.level not in LEVELS:
         raise unknown("level", ordering.level, LEVELS)
     if ordering.k < 1:

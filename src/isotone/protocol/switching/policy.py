@@ -1,0 +1,179 @@
+"""Who decides when to switch, and to what: policies by name, and the controller that asks one.
+
+A group that is under a policy has the policy's name in its ordering, beside the orderer in force. The member of rank 0 observes
+and decides, the others answer its echoes; when a view ends, the first member of the next one begins anew. Safety never
+depends on any of this: a decision is a switch as anybody may ask for, at any time.
+
+`learned` (what `order = "auto"` means) predicts the mean latency of every orderer from the packaged table. It decides for
+another one when that was by `GAIN` percent better in `TIMES` observations on end. A sequencer is placed where most messages
+come from, so that a sequencer at another member is another choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Final
+
+import msgspec
+
+from isotone.model.errors import ConfigError, unknown
+from isotone.model.ids import ProcessId, name_of
+from isotone.model.records import Echo
+from isotone.model.settings import MS, SECOND
+from isotone.model.view import Ordering, View
+from isotone.protocol.switching.observe import PERIOD_NS, Observation, Observer
+from isotone.protocol.switching.table import Predictor, best, packaged
+
+AUTO: Final = "auto"
+DWELL_NS: Final = 2 * SECOND
+"""After a view or a switch nothing is decided for so long."""
+GAIN: Final = 10
+TIMES: Final = 2
+IDLE: Final = Observation((2, 2, 2), 2_000 * SECOND, MS, 0)
+"""A group begins with what is best for this."""
+
+
+class Policy:
+    """Base of all policies; lives for one view at the member that decides. To write one, derive from this and register it."""
+
+    name: ClassVar[str]
+
+    def __init__(self, members: tuple[ProcessId, ...]) -> None:
+        self.members = members
+
+    @classmethod
+    def first(cls) -> tuple[str, dict[str, int | str | bool]]:
+        """The orderer, and its options, that a group begins with."""
+        return "single_phase", {}
+
+    def decide(self, observation: Observation, current: Ordering, now: int) -> Ordering | None:
+        """The ordering that should be in force from now on, if it is another one; its level, k and policy are not looked at."""
+        raise NotImplementedError
+
+
+_POLICIES: dict[str, type[Policy]] = {}
+
+
+def register_policy(policy: type[Policy]) -> None:
+    """Make a policy known by its name."""
+    if _POLICIES.setdefault(policy.name, policy) is not policy:
+        raise ConfigError(f"a switching policy named {policy.name!r} is registered already")
+
+
+def find_policy(name: str) -> type[Policy]:
+    """The policy of that name."""
+    policy = _POLICIES.get(name)
+    if policy is None:
+        raise unknown("switching policy", name, _POLICIES)
+    return policy
+
+
+def policy_names() -> list[str]:
+    """The names of all known policies."""
+    return sorted(_POLICIES)
+
+
+def concrete(ordering: Ordering) -> Ordering:
+    """What `order = "auto"` means: the policy that the option `policy` names, and what it begins with."""
+    if ordering.order != AUTO:
+        return ordering
+    for option in ordering.options:
+        if option != "policy":
+            raise unknown("option of auto", option, ("policy",))
+    name = ordering.options.get("policy", Learned.name)
+    if not isinstance(name, str):
+        raise ConfigError(f"option policy of auto is {name!r}: must be a text")
+    order, options = find_policy(name).first()
+    return Ordering(order, ordering.level, ordering.k, options, policy=name)
+
+
+class Learned(Policy):
+    """By the packaged table, or another one."""
+
+    name = "learned"
+
+    @staticmethod
+    def predictor() -> Predictor:
+        """What it predicts with."""
+        return packaged()
+
+    def __init__(self, members: tuple[ProcessId, ...]) -> None:
+        super().__init__(members)
+        self._wanted: Ordering | None = None
+        self._times = 0
+
+    @classmethod
+    def first(cls) -> tuple[str, dict[str, int | str | bool]]:
+        predictor = cls.predictor()
+        return best({order: predictor.latency(order, IDLE, 0) for order in predictor.orders}), {}
+
+    def decide(self, observation: Observation, current: Ordering, now: int) -> Ordering | None:
+        predictor = self.predictor()
+        skew = observation.skew(observation.busiest)
+        predictions = {order: predictor.latency(order, observation, skew) for order in predictor.orders}
+        if "sequencer" in predictions:
+            doubtful = observation.skew(observation.busiest, doubt=True)
+            predictions["sequencer"] = predictor.latency("sequencer", observation, doubtful)
+        order = best(predictions)
+        options = self._seat(observation.busiest) if order == "sequencer" else {}
+        wanted = Ordering(order, options=options)
+        present = self._present(predictor, predictions, observation, current)
+        if present is not None and present * 100 <= predictions[order] * (100 + GAIN):
+            self._wanted = None
+            return None
+        self._times = self._times + 1 if wanted == self._wanted else 1
+        self._wanted = wanted
+        return wanted if self._times >= TIMES else None
+
+    def _seat(self, rank: int) -> dict[str, int | str | bool]:
+        return {"at": name_of(self.members[rank])}
+
+    def _present(
+        self, predictor: Predictor, predictions: Mapping[str, int], observation: Observation, current: Ordering
+    ) -> int | None:
+        """The latency that the ordering in force should have; None if the table does not know it."""
+        if current.order != "sequencer" or current.order not in predictions:
+            return predictions.get(current.order)
+        at = current.options.get("at")
+        seat = next((rank for rank, member in enumerate(self.members) if name_of(member) == at), 0)
+        return predictor.latency(current.order, observation, observation.skew(seat))
+
+
+register_policy(Learned)
+
+
+class Controller:
+    """The member of rank 0 of a view under a policy."""
+
+    def __init__(self, view: View, now: int, send: Callable[[ProcessId, Echo], None]) -> None:
+        self.view = view.id
+        self.policy = find_policy(view.ordering.policy)(view.members)
+        self.observer = Observer(view.members, now)
+        self._peers = view.members[1:]
+        self._send = send
+        self._current = view.ordering
+        self._rest_until = now + DWELL_NS
+        self.due = now
+
+    def wake(self, current: Ordering, now: int) -> Ordering | None:
+        """A period is over: what should be in force instead, if anything."""
+        if now < self.due:
+            return None
+        self.due = now + PERIOD_NS
+        self.observer.note(now)
+        for peer in self._peers:
+            self.observer.asked(peer, now)
+            self._send(peer, Echo(now, False))
+        if current != self._current:
+            self._current = current
+            self._rest_until = now + DWELL_NS
+        if now < self._rest_until or not self._peers:
+            return None
+        observation = self.observer.look()
+        if observation is None:
+            return None
+        wanted = self.policy.decide(observation, current, now)
+        if wanted is None:
+            return None
+        wanted = msgspec.structs.replace(current, order=wanted.order, options=wanted.options)
+        return wanted if wanted != current else None
