@@ -18,6 +18,7 @@ from isotone.model.events import Upcall
 from isotone.model.ids import ProcessId, ViewId
 from isotone.model.records import Packet
 from isotone.model.settings import EndpointConfig
+from isotone.model.switch import Switch
 from isotone.protocol.ordering import registry
 from isotone.sim.interface import EndpointFactory
 from isotone.sim.scenario import Scenario, parse_scenario
@@ -63,6 +64,9 @@ class Sender:
 
     def receive(self, peer: ProcessId, packet: Packet, now: int) -> None:
         """Ignore it."""
+
+    def switch(self, switch: Switch, now: int) -> None:
+        """Nothing to switch."""
 
     def provide(self, cut: ViewId, data: bytes | None, now: int, problem: str = "") -> None:
         """No state."""

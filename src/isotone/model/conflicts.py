@@ -26,7 +26,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import product, repeat
+from itertools import chain, product, repeat
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -136,9 +136,12 @@ class Conflicts(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
     def validate_all(self, count: int, types: Sequence[str | None] | None, items: Sequence[Sequence[str] | None] | None) -> None:
         """`validate` for so many messages, given as columns."""
-        given = (types if types is not None else repeat(None, count), items if items is not None else repeat(None, count))
-        for type_, some in zip(*given, strict=False):
-            self.validate(type_, some)
+        if self.by == "predicate" or (items is not None and self.by != "operation" and not _plain(items)):
+            for type_, some in zip(types or repeat(None, count), items or repeat(None, count), strict=False):
+                self.validate(type_, some)
+        elif types is not None:
+            for type_ in dict.fromkeys(types):  # each once: batches are long, and types few
+                self.validate(type_, None)
 
     @cached_property
     def table(self) -> dict[str, dict[str, bool]]:
@@ -345,6 +348,14 @@ def _closed(table: Mapping[str, list[str]], types: tuple[str, ...]) -> tuple[Pai
                 raise unknown("type", other, types)
             pairs.update(((one, other), (other, one)))
     return tuple(sorted(pairs))
+
+
+def _plain(items: Sequence[Sequence[str] | None]) -> bool:
+    """Whether these are lists of named items, seen without a loop over them."""
+    if not set(map(type, items)) <= {list, tuple, type(None)}:
+        return False
+    every = list(chain.from_iterable(filter(None, items)))
+    return set(map(type, every)) <= {str} and "" not in every
 
 
 def _share(items_a: Sequence[str] | None, items_b: Sequence[str] | None) -> bool:
