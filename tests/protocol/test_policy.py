@@ -273,7 +273,7 @@ def restless() -> Iterator[None]:
 @pytest.mark.usefixtures("restless")
 def test_the_controller_asks_once_per_period_and_rests_after_a_view_and_a_switch() -> None:
     sent: list[tuple[str, Echo]] = []
-    view = View(VIEW.id, MEMBERS, Ordering("token", "k", 2, {}, "restless"))
+    view = View(VIEW.id, MEMBERS, Ordering("token", "k", 2, {}, policy="restless"))
     controller = Controller(view, 0, lambda peer, echo: sent.append((peer, echo)))
     hand_up = controller.observer.watch(lambda upcall: None)
     decided = []
@@ -289,7 +289,7 @@ def test_the_controller_asks_once_per_period_and_rests_after_a_view_and_a_switch
         if wanted is not None:
             decided.append(now)
             current = wanted
-            assert current == Ordering("atop" if len(decided) % 2 else "token", "k", 2, {}, "restless")
+            assert current == Ordering("atop" if len(decided) % 2 else "token", "k", 2, {}, policy="restless")
     rest = DWELL_NS + PERIOD_NS  # it sees the switch when the next period is over
     assert decided == [DWELL_NS, DWELL_NS + rest, DWELL_NS + 2 * rest]
 
@@ -299,7 +299,7 @@ def test_the_controller_asks_once_per_period_and_rests_after_a_view_and_a_switch
 
 def test_auto_is_what_the_learned_policy_begins_with() -> None:
     ordering = concrete(Ordering("auto", "k", 2))
-    assert ordering == Ordering(Learned.first()[0], "k", 2, {}, "learned")
+    assert ordering == Ordering(Learned.first()[0], "k", 2, {}, policy="learned")
     registry.validate(ordering)
     registry.validate(Ordering("auto"))
     assert concrete(ordering) is ordering

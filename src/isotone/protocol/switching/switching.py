@@ -293,6 +293,8 @@ class Switching(Orderer):
             check_names(switch.strategy, switch.rule)
         except ConfigError as error:
             return str(error)
+        if registry.find(switch.ordering.order).takes_early:
+            return f"{switch.ordering.order} takes casts early, from the first of a view: a group begins with it, or does without"
         if registry.find(switch.ordering.order).semantic and switch.ordering.relation != self.host.relation:
             return f"{switch.ordering.order} with another conflict relation than the group's"
         if switch.ordering == self.ordering and not switch.fresh:
