@@ -87,10 +87,12 @@ class Arrivals:
     def __init__(self) -> None:
         self.reached: dict[int, Told] = {}
         self.known: set[int] = set()
+        self.last: dict[int, int] = {}  # of each member, the cast that said so last
 
     def take(self, sender: int, cast: Cast) -> None:
         """A `READY` cast came."""
         stamp = cast.stamp
+        self.last[sender] = cast.seq
         if stamp == [_KNOWN] and sender in self.reached:
             self.known.add(sender)
         elif len(stamp) >= 4 and stamp[0] == _REACHED and len(stamp) % 2 == 0 and sender not in self.reached and min(stamp) >= 0:

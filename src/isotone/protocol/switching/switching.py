@@ -123,6 +123,7 @@ class Switching(Orderer):
         self.ahead_of_time: dict[int, list[tuple[int, Cast | Direct]]] = {}  # of instances that are not known here yet
         self.arrivals: dict[int, Arrivals] = {}
         self.past = Arrivals()  # what was told of the last cut that was passed
+        self.proof: Evidence = ()  # who holds this passes it too; until a message has gone up that it is evidence for
         self.ends = [0] * self.count  # messages below were sent before it
         self.taken = [0] * self.count  # casts of each sender that have been taken in
         self.late: list[deque[Cast]] = [deque() for _ in range(self.count)]  # fetched, before the sender's link has come so far
@@ -324,6 +325,8 @@ class Switching(Orderer):
     def _admit(self, sender: int, cast: Cast, position: Position | None, evidence: Evidence | None) -> None:
         if self.change is not None and self.change.reached:
             self.behind[sender] += len(cast.payloads)
+        if self.proof:  # above `agreed`, all that follows waits behind this message
+            evidence, self.proof = (*(evidence or ()), *self.proof), ()
         self.host.admit(sender, cast, position, evidence)
 
     def _control(self, sender: int, cast: Cast, position: Position | None, evidence: Evidence | None) -> None:
@@ -450,6 +453,7 @@ class Switching(Orderer):
         self.asked = None
         self.host.passed(change.switch, change.instance)
         self.past = self.arrivals.pop(change.instance)
+        self.proof = tuple(value for place in sorted(self.past.last.items()) for value in place)
         self.ends = [self.past.reached[rank].end if rank in self.past.reached else 0 for rank in range(self.count)]
         del self.lanes[self.current]
         self.current = change.instance
