@@ -504,19 +504,21 @@ class Endpoint:
             for record in (*packet.loose, *packet.records):
                 if type(record) is not Cast or not record.number:
                     copies[id(record)] = (record, copies[id(record)][1] + 1 if id(record) in copies else 1)
+        switching = self.epoch.switching if self.epoch is not None else None
         names = self.epoch.orderer.packets if self.epoch is not None else {}
-        totals: dict[tuple[str, int], tuple[int, int]] = {}
+        totals: dict[tuple[str, int, int], tuple[int, int]] = {}
         for record, fanout in copies.values():
-            if type(record) is Cast and record.payloads:
-                kind = "switch"
-            elif type(record) is Cast or type(record) is Direct:
-                kind = names.get(record.kind, "control")
+            switch = 0
+            if type(record) is Cast or type(record) is Direct:
+                kind = "switch" if type(record) is Cast and record.payloads else names.get(record.kind, "control")
+                if switching is not None:
+                    switch = switching.costs(record)
             else:
                 kind = type(record).__name__.lower()
-            key = (kind, fanout)
+            key = (kind, fanout, switch)
             count, size = totals.get(key, (0, 0))
             totals[key] = (count + 1, size + fanout * len(msgspec.msgpack.encode(record)))
         view = self.epoch.view.id if self.epoch is not None else None
         if self.recorder is not None:
-            for (kind, fanout), (count, size) in sorted(totals.items()):
-                self.recorder.packet(now, view, kind, fanout, count, size)
+            for (kind, fanout, switch), (count, size) in sorted(totals.items()):
+                self.recorder.packet(now, view, kind, fanout, count, size, switch)

@@ -19,6 +19,8 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from isotone.model.errors import ConfigError, InvariantViolation, RemoteProtocolError, require
 from isotone.model.events import CoreChanged, DeliveryBatch, ReturnedBatch, Switched, SwitchRefused, Transitional, Upcall
 from isotone.model.ids import ProcessId
@@ -124,6 +126,8 @@ class Epoch:
                 if self._recorder is not None:
                     self._recorder.send(self.now, self.view.id, number, batch.payloads, batch.types, batch.items)
                 self.next_number += len(batch.payloads)
+            elif number:
+                self._sent_again(cast)
             self.unstable_bytes += batch.size
         self._own_sizes.append(batch.size if batch is not None else 0)
         self.held[rank] = seq
@@ -135,6 +139,13 @@ class Epoch:
                 link.fresh.append(cast)
         self.dirty |= self._others
         return cast
+
+    def _sent_again(self, cast: Cast) -> None:
+        """Own messages travel a second time, in another instance: that is a cost of the switch."""
+        if self._recorder is not None and self.switching is not None:
+            fanout = sum(peer not in self.lost for peer, _ in self.peers)
+            size = fanout * len(msgspec.msgpack.encode(cast))
+            self._recorder.packet(self.now, self.view.id, "again", fanout, 1, size, self.switching.wanted[1])
 
     def direct(self, kind: int, stamp: list[int], to: int | None = None) -> None:
         if self.frozen:
