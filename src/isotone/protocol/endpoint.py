@@ -475,6 +475,7 @@ class Endpoint:
     def status(self) -> dict[str, object]:
         """The state in words and numbers."""
         epoch = self.epoch
+        ordering = epoch.view.ordering if epoch else self.config.ordering
         return {
             "process": self.process,
             "closed": self.closed,
@@ -484,10 +485,15 @@ class Endpoint:
             "members": list(epoch.view.members) if epoch else [],
             "core": [epoch.view.members[rank] for rank in sorted(epoch.orderer.core)] if epoch else [],
             "external": [m for rank, m in enumerate(epoch.view.members) if rank not in epoch.orderer.core] if epoch else [],
-            "order": epoch.view.ordering.order if epoch else self.config.ordering.order,
-            "level": epoch.view.ordering.level if epoch else self.config.ordering.level,
-            "policy": epoch.view.ordering.policy if epoch else self.config.ordering.policy,
+            "order": ordering.order,
+            "level": ordering.level,
+            "k": ordering.k,
+            "options": dict(ordering.options),
+            "policy": ordering.policy,
+            "instance": epoch.switching.current if epoch and epoch.switching else 0,
+            "switch": self._under_way(epoch),
             "changing": str(self.membership.rounds.promised) if self.membership.rounds.change is not None else None,
+            "sent": (epoch.next_number if epoch else self._next_number) - 1,
             "pending": len(self.pending),
             "unstable_casts": sum(len(buffer) for buffer in epoch.buffers) if epoch else 0,
             "unstable_bytes": epoch.unstable_bytes if epoch else 0,
@@ -496,6 +502,16 @@ class Endpoint:
             "state": self.transfer.status() if self.transfer is not None else None,
             "counters": dict(sorted(self.counters.items())),
         }
+
+    def _under_way(self, epoch: Epoch | None) -> dict[str, object] | None:
+        """The switch that is going on, or was asked for here."""
+        change = epoch.switching.change if epoch is not None and epoch.switching is not None else None
+        asked = self._wanted or (epoch.asked if epoch is not None else None)
+        switch = change.switch if change is not None else asked
+        if switch is None:
+            return None
+        phase = "asked for" if change is None else "cut" if change.said else "request"
+        return {"to": switch.ordering.order, "level": switch.ordering.level, "strategy": switch.strategy, "phase": phase}
 
     def _count_packets(self, packets: list[tuple[ProcessId, Packet]], now: int) -> None:
         """Trace rows for control records: one per turn, kind and number of receivers."""
