@@ -13,7 +13,7 @@ from isotone.report.turns import phase_words
 TABLE_ROWS_MOST = 400
 SIGNS = (
     "○ send  ● deliver  ┃ installs a view  ❚ freezes its view  ¦ ends it  ? suspects  ✓ trusts again  ✕ crashes  ■ stops  "
-    "⇄ has switched the order (shaded: from the request on)"
+    "⇄ has switched the order (shaded: since the request)"
 )
 
 
