@@ -2,6 +2,7 @@
 
 from isotone.codec.frames import FRAME_BYTES, FrameDecoder, frame
 from isotone.codec.hello import (
+    BYE_FIRST_BYTE,
     HELLO_BYTES,
     WIRE_VERSION,
     Bye,
@@ -11,11 +12,11 @@ from isotone.codec.hello import (
     decode_hello,
     encode_bye,
     encode_hello,
-    is_bye,
 )
 from isotone.codec.packets import PacketEncoder, decode_packet, encode_packet
 
 __all__ = [
+    "BYE_FIRST_BYTE",
     "FRAME_BYTES",
     "HELLO_BYTES",
     "WIRE_VERSION",
@@ -31,5 +32,4 @@ __all__ = [
     "encode_hello",
     "encode_packet",
     "frame",
-    "is_bye",
 ]

@@ -294,6 +294,10 @@ def check_packet(packet: Packet) -> None:
     if packet.proposer and not well_formed(packet.proposer):
         raise _fail(f"{packet.proposer[:80]!r} is not a process id")
     for record in packet.records:
-        _CHECKS[type(record)](record)
+        if type(record) is Cast:
+            if record.types is not None or record.items is not None:
+                _cast(record)
+        elif type(record) is not Direct:
+            _CHECKS[type(record)](record)
     for loose in packet.loose:
         _CHECKS[type(loose)](loose)

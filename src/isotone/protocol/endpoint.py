@@ -142,9 +142,8 @@ class Endpoint:
         """A packet came from `peer`. One that breaks its stream in the view, which cannot go on then, is left out of the next."""
         if self.closed and self.membership.rounds.farewell is None:
             return
-        if self.detector.late(now):
+        if self.detector.hear(peer, now):
             self._awake(now)
-        self.detector.hear(peer, now)
         session = packet.epoch
         if session:
             epoch = self.epoch
@@ -295,9 +294,9 @@ class Endpoint:
             if self._wanted is not None and not epoch.frozen and self.blocked is None:
                 wanted, self._wanted = self._wanted, None
                 epoch.ask(wanted, now)
-            if epoch.stability.changed and pending:
+            if epoch.stability.changed and pending.count:
                 epoch.settle(now)
-            while pending and self.blocked is None and epoch.window_open(self._leave_wanted):
+            while pending.count and self.blocked is None and epoch.window_open(self._leave_wanted):
                 epoch.submit(pending.take(), now)
             epoch.settle(now)
             if self.transfer is not None and self.transfer.full != self.holding:
@@ -377,7 +376,7 @@ class Endpoint:
                 deadline = other
         if self.controller is not None and (deadline is None or self.controller.due < deadline):
             deadline = self.controller.due
-        self.detector.expect(deadline)
+        self.detector.expected = deadline
         return deadline
 
     # What the layers ask of the endpoint

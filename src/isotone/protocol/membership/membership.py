@@ -142,7 +142,7 @@ class Membership:
         """When `wake` is wanted."""
         rounds = self.rounds
         deadline = None if rounds.change is None and rounds.farewell is None else rounds.deadline()
-        if self._over():
+        if self._ended or rounds.left:
             return deadline
         earliest = self._tick_at if self._tick_at < self._probe_tick_at else self._probe_tick_at
         if self.primary is not None:
