@@ -359,7 +359,7 @@ class Epoch:
         """A cast that this member asked another one for; its sender's link will bring it again."""
         if cast.seq == self.held[sender] + 1:
             self._store(sender, cast)
-            if self.switching is None or not self.switching.postpone(sender, cast):
+            if self.switching is None or not self.switching.lanes.postpone(sender, cast):
                 self._accept(sender, [cast], now)
             self._fetched[sender] = cast.seq
             self.note("casts_fetched")
