@@ -118,6 +118,8 @@ class Lanes:
         lane = self.of[instance] = registry.find(ordering.order)(channel, view, self._rank, self._seed)
         for peer, level in self._host.suspected.items():
             lane.suspect(peer, level, now)
+        for sender, late in enumerate(self._late):
+            self.payloads[sender] |= {cast.number: cast for cast in late if cast.kind >> BITS == instance and cast.number}
         for sender, record in self._waiting.pop(instance, ()):
             try:
                 if isinstance(record, Direct):
