@@ -50,7 +50,7 @@ def told(bag: Bag, process: str) -> list[str]:
 def carried(packet: Packet) -> list[str]:
     """The messages that a packet brings, those that are passed on too."""
     casts = [record.cast if isinstance(record, Relay) else record for record in packet.records]
-    return [payload.decode() for cast in casts if isinstance(cast, Cast) for payload in cast.payloads]
+    return [payload.decode() for cast in casts if isinstance(cast, Cast) and cast.number for payload in cast.payloads]
 
 
 def without(*lost: tuple[str, str]) -> Callable[[str, str, Packet], Packet | Fate]:

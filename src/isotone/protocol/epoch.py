@@ -162,7 +162,6 @@ class Epoch:
     def begin_switching(self) -> Switching:
         """Let several orderers follow each other from here on."""
         if self.switching is None:
-            self._offers = False  # the request, or what it leads to, has been offered to nobody
             self.orderer = self.switching = Switching(self, self.view, self.rank, self._config.seed, self.orderer)
         return self.switching
 
@@ -177,6 +176,7 @@ class Epoch:
         self.view = View(self.view.id, self.view.members, switch.ordering)
         self.gate = Gate(self.view, self._emit)
         self._eager = self.gate.need > 1 or len(self.held) == 1
+        self._offers = find(switch.ordering.order).takes_early and self.gate.need <= 1
         if self.frozen:
             self.gate.open()
         for sender, row in enumerate(self.stability.matrix):

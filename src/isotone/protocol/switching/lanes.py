@@ -17,14 +17,14 @@ from isotone.model.view import Ordering, View
 from isotone.protocol.ordering import registry
 from isotone.protocol.ordering.orderer import Orderer
 from isotone.protocol.switching.change import Host
-from isotone.protocol.switching.channel import BITS, KINDS, Channel, Sink, untagged, untagged_direct
+from isotone.protocol.switching.channel import BITS, KINDS, Channel, Counted, EarlySink, Sink, untagged_direct
 from isotone.protocol.switching.control import READY, Arrivals
 
 
 class Lanes:
     """Brings records to the orderer of their instance."""
 
-    def __init__(self, host: Host, view: View, rank: int, seed: int, first: Orderer, sink: Sink) -> None:
+    def __init__(self, host: Host, view: View, rank: int, seed: int, first: Orderer, sink: Sink, early_sink: EarlySink) -> None:
         self.current = 0
         self.of: dict[int, Orderer] = {0: first}
         self.broken: dict[int, str] = {}  # what senders said that nobody says
@@ -34,6 +34,8 @@ class Lanes:
         self._rank = rank
         self._seed = seed
         self._sink = sink
+        self._early_sink = early_sink
+        self._channels: dict[int, Channel] = {}  # of all lanes but the first
         self._arrivals: dict[int, Arrivals] = {}
         self._waiting: dict[int, list[tuple[int, Cast | Direct]]] = {}  # of instances that have not begun here
         count = len(view.members)
@@ -66,11 +68,25 @@ class Lanes:
     def _take(self, sender: int, instance: int, casts: list[Cast], now: int) -> None:
         lane = self.of.get(instance)
         if lane is not None:
-            lane.accept(sender, [untagged(cast) for cast in casts], now)
+            channel = self._channels.get(instance)
+            lane.accept(sender, casts if channel is None else [channel.inward(sender, cast) for cast in casts], now)
             if instance > self.current:
                 self.payloads[sender] |= {cast.number: cast for cast in casts if cast.number}
         elif instance > self.current:
             self._waiting.setdefault(instance, []).extend((sender, cast) for cast in casts)
+
+    def early(self, sender: int, casts: Sequence[Cast], now: int) -> None:
+        """Casts from behind a gap, for lanes that take them. What is not for one of these waits for its place."""
+        for instance, group in groupby(casts, key=lambda cast: cast.kind >> BITS):
+            lane, channel = self.of.get(instance), self._channels.get(instance)
+            if lane is None or not lane.takes_early:
+                return
+            offered = list(group)
+            if isinstance(channel, Counted):
+                if not channel.begun(sender):
+                    return
+                offered = [channel.inward(sender, cast) for cast in offered]
+            lane.early(sender, offered, now)
 
     def direct(self, sender: int, record: Direct, now: int) -> None:
         """A direct record of a sender, in its place."""
@@ -114,8 +130,13 @@ class Lanes:
     def start(self, instance: int, ordering: Ordering, now: int) -> None:
         """Begin the next lane, with what has come for it already."""
         view = View(self._view.id, self._view.members, ordering)
-        channel = Channel(self._host, instance, self._sink)
-        lane = self.of[instance] = registry.find(ordering.order)(channel, view, self._rank, self._seed)
+        orderer = registry.find(ordering.order)
+        channel = self._channels[instance] = (
+            Counted(self._host, instance, self._sink, self._early_sink, self._rank)
+            if orderer.takes_early
+            else Channel(self._host, instance, self._sink, self._early_sink)
+        )
+        lane = self.of[instance] = orderer(channel, view, self._rank, self._seed)
         for peer, level in self._host.suspected.items():
             lane.suspect(peer, level, now)
         for sender, late in enumerate(self._late):
@@ -128,13 +149,14 @@ class Lanes:
                 else:
                     if record.number:
                         self.payloads[sender][record.number] = record
-                    lane.accept(sender, [untagged(record)], now)
+                    lane.accept(sender, [channel.inward(sender, record)], now)
             except RemoteProtocolError as error:
                 self.broken.setdefault(sender, str(error))
 
     def move_on(self) -> Arrivals:
         """The next instance is in force: forget the one before. Returns what was said about the cut between them."""
         del self.of[self.current]
+        self._channels.pop(self.current, None)
         self.current += 1
         self._forget_payloads()
         return self._arrivals.pop(self.current)

@@ -66,7 +66,7 @@ class Switching(Orderer):
         super().__init__(host, view, rank, seed)
         self.host = host
         self.ordering = view.ordering
-        self.lanes = Lanes(host, view, rank, seed, first, self.delivered)
+        self.lanes = Lanes(host, view, rank, seed, first, self.delivered, self.delivered_early)
         self.change: Change | None = None
         self.flags: set[int] = set()  # who has flagged the switch under way
         self.asked: Switch | None = None  # the own request, until it is granted or refused
@@ -143,11 +143,16 @@ class Switching(Orderer):
 
     @property
     def takes_early(self) -> bool:  # type: ignore[override]
-        return self.lanes.of[0].takes_early if 0 in self.lanes.of else False
+        return any(lane.takes_early for lane in self.lanes.of.values())
 
     def early(self, sender: int, casts: Sequence[Cast], now: int) -> None:
-        """At the end of a view: what somebody had delivered behind a gap before the switch began."""
-        self.lanes.of[0].early(sender, casts, now)
+        """Casts from behind a gap. While a switch is under way all wait for their place.
+
+        At the end of a view they are those that somebody has delivered, who had passed the cut before them: then everybody here
+        has reached it, and has the lane.
+        """
+        if self.change is None or self.host.frozen:
+            self.lanes.early(sender, casts, now)
 
     def arrived(self, sender: int, seq: int) -> None:
         """The sender's own link has come to a cast that was fetched."""
@@ -205,8 +210,6 @@ class Switching(Orderer):
             check_names(switch.strategy, switch.rule)
         except ConfigError as error:
             return str(error)
-        if registry.find(switch.ordering.order).takes_early:
-            return f"{switch.ordering.order} takes casts early, from the first of a view: a group begins with it, or does without"
         if registry.find(switch.ordering.order).semantic and switch.ordering.relation != self.host.relation:
             return f"{switch.ordering.order} with another conflict relation than the group's"
         if switch.ordering == self.ordering and not switch.fresh:
@@ -232,6 +235,13 @@ class Switching(Orderer):
             self._control(sender, cast, position, evidence)
         elif cast.number >= self.ends[sender] or not self.past.reached[sender].repeats(cast.number, cast.seq):
             self._admit(sender, cast, position, evidence)
+
+    def delivered_early(self, instance: int, sender: int, cast: Cast) -> bool:
+        """As `delivered`, for a cast that came from behind a gap; False if it has to wait for its place after all."""
+        if instance > self.current:  # the view ends, and the cut is about to be passed
+            self.kept.append((sender, cast, None, None))
+            return True
+        return self.host.deliver_early(sender, cast)
 
     def _admit(self, sender: int, cast: Cast, position: Position | None, evidence: Evidence | None) -> None:
         if self.change is not None and self.change.reached:
