@@ -76,12 +76,17 @@ class Flush:
             bearers = [peer for peer, places in zip(cohort.present, cohort.ahead, strict=True) if place in places]
             if bearers[0] == process:
                 for peer in cohort.present:
-                    rank = self._rank_of[peer]
-                    if peer not in bearers and rank != store.rank and (rank, place) not in self._passed:
-                        self._passed.add((rank, place))
-                        links.give(rank, Relay(place[0], self.at(place)))
-                        count += 1
+                    if peer not in bearers:
+                        count += self._pass_on(self._rank_of[peer], place)
         return count
+
+    def _pass_on(self, rank: int, place: Place) -> bool:
+        """An early cast for a member that has not delivered it, once."""
+        if rank == self._store.rank or (rank, place) in self._passed:
+            return False
+        self._passed.add((rank, place))
+        self._links.give(rank, Relay(place[0], self.at(place)))
+        return True
 
     def at(self, place: Place) -> Cast:
         """A cast of the common set beyond the target; its gap may have closed since."""
