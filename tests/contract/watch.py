@@ -75,10 +75,10 @@ class Watch(Bag):
         window = limits.window_casts + (
             PARTS_MAX - 1 if self.case.conflicts is not None else 0
         )  # the last batch may come in parts
-        assert sum(cast.seq > epoch._released for cast in own) <= window
+        assert sum(cast.seq > epoch.store.released for cast in own) <= window
         assert len(own) <= window + limits.keep_casts  # the rest is kept for external members
-        assert epoch.unstable_bytes < limits.window_bytes + max(limits.batch_bytes, limits.payload_bytes)
-        for _, link in epoch.peers:
+        assert epoch.store.unstable_bytes < limits.window_bytes + max(limits.batch_bytes, limits.payload_bytes)
+        for _, link in epoch.links.peers:
             assert len(link.unacked) <= limits.link_records
             assert link.stashed <= 2 * limits.link_records
 

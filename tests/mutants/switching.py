@@ -6,9 +6,11 @@ from typing import Any
 
 from isotone.protocol.ordering.orderer import Batch
 from isotone.protocol.switching import switching
-from isotone.protocol.switching.control import Told
+from isotone.protocol.switching.change import Change
+from isotone.protocol.switching.control import Arrivals, Told
 from isotone.protocol.switching.ending import Ending, decide
-from isotone.protocol.switching.switching import Change, Switching
+from isotone.protocol.switching.lanes import Lanes
+from isotone.protocol.switching.switching import Switching
 from tests.mutants.mutants import TOTAL, Mutant, Patch
 
 ALL = ("sequencer", "single_phase", "atop", "two_phase")
@@ -63,14 +65,14 @@ def cut_before_stability(patch: Patch) -> None:
     def passes(self: Switching, change: Change) -> None:
         say(self, change)
         if change.strategy in ("dual", "dual_ids") and change.switch.rule == "all":
-            told = self._arrivals(change.instance)
+            told = self.lanes.arrivals(change.instance)
             for rank in range(self.count):
                 if rank not in told.reached:
                     told.reached[rank] = Told(1 << 61, 1, 0, False, ())
                 told.known.add(rank)
 
     patch.setattr(Switching, "_say_reached", passes)
-    patch.setattr(switching.Arrivals, "take", _take_again)
+    patch.setattr(Arrivals, "take", _take_again)
 
 
 def _take_again(self: Any, sender: int, cast: Any) -> None:
@@ -83,13 +85,13 @@ def _take_again(self: Any, sender: int, cast: Any) -> None:
 
 def early_records_dropped(patch: Patch) -> None:
     """What comes of the next orderer before the request is not kept."""
-    start = Switching._start
+    start = Lanes.start
 
-    def without(self: Switching, change: Change) -> None:
-        self.ahead_of_time.clear()
-        start(self, change)
+    def without(self: Lanes, *args: Any) -> None:
+        self._waiting.clear()
+        start(self, *args)
 
-    patch.setattr(Switching, "_start", without)
+    patch.setattr(Lanes, "start", without)
 
 
 def second_copy_numbered(patch: Patch) -> None:
@@ -108,10 +110,10 @@ def not_sent_again(patch: Patch) -> None:
 
     def silent(self: Switching, change: Change) -> None:
         own = self.host.own
-        lane = self.lanes[change.instance]
-        self.lanes[change.instance] = _Deaf(lane)  # type: ignore[assignment]
+        lane = self.lanes.of[change.instance]
+        self.lanes.of[change.instance] = _Deaf(lane)  # type: ignore[assignment]
         say(self, change)
-        self.lanes[change.instance] = lane
+        self.lanes.of[change.instance] = lane
         assert own is self.host.own
 
     patch.setattr(Switching, "_say_reached", silent)

@@ -254,7 +254,7 @@ class Bag:
                 return False
             if any(epoch.buffers) or len(epoch.gate) or endpoint._leave_wanted:
                 return False
-            if any(link.fresh or link.unacked for _, link in epoch.peers):  # an acknowledgement may be what a member waits for
+            if any(link.fresh or link.unacked for _, link in epoch.links.peers):  # somebody may wait for an acknowledgement
                 return False
             if isinstance(epoch.orderer, AllAck) and epoch.orderer.owed:  # it waits with its answer for something to send
                 return False

@@ -196,10 +196,10 @@ class Endpoint:
         self.membership.connected(peer, address, now)
         if self.epoch is not None and peer in self.epoch.rank_of:
             rank = self.epoch.rank_of[peer]
-            link = self.epoch.links[rank]
+            link = self.epoch.links.of[rank]
             if link is not None:
                 link.reconnect()
-                self.epoch.dirty.add(rank)
+                self.epoch.links.dirty.add(rank)
 
     def disconnected(self, peer: ProcessId, now: int) -> None:
         """The way to `peer` is gone."""
@@ -318,7 +318,7 @@ class Endpoint:
         packets: list[tuple[ProcessId, Packet]] = []
         loose = self._loose
         epoch = self.epoch
-        if epoch is not None and epoch.dirty and not self.closed:
+        if epoch is not None and epoch.links.dirty and not self.closed:
             members = epoch.view.members
             number, proposer = epoch.view.id
             packet: Packet | None = None
@@ -341,7 +341,7 @@ class Endpoint:
         """Loose records alone also carry the acknowledgement of the view's link."""
         epoch = self.epoch
         rank = epoch.rank_of.get(peer) if epoch is not None else None
-        link = epoch.links[rank] if epoch is not None and rank is not None else None
+        link = epoch.links.of[rank] if epoch is not None and rank is not None else None
         if epoch is None or link is None:
             return Packet(0, "", 0, 0, [], records)
         link.owed = 0
@@ -489,7 +489,7 @@ class Endpoint:
             "changing": str(self.membership.rounds.promised) if self.membership.rounds.change is not None else None,
             "pending": len(self.pending),
             "unstable_casts": sum(len(buffer) for buffer in epoch.buffers) if epoch else 0,
-            "unstable_bytes": epoch.unstable_bytes if epoch else 0,
+            "unstable_bytes": epoch.store.unstable_bytes if epoch else 0,
             "held_back_by": [epoch.view.members[rank] for rank in sorted(epoch.window_closed_by)] if epoch else [],
             "suspected": dict(sorted(self.detector.levels.items())),
             "state": self.transfer.status() if self.transfer is not None else None,
