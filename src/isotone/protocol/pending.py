@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
 
+from isotone.model.columns import brief
 from isotone.model.errors import LocalProtocolError
 from isotone.model.settings import Limits
 from isotone.protocol.ordering.orderer import Batch
@@ -113,4 +114,4 @@ class Pending:
         batch = self._queue.popleft()
         self._bytes -= batch.size
         self._count -= len(batch.payloads)
-        return Batch(batch.payloads, batch.types, batch.items, batch.size)
+        return Batch(batch.payloads, brief(batch.types), brief(batch.items), batch.size)
