@@ -127,9 +127,9 @@ def _view(view: View) -> None:
 
 def _cast(cast: Cast) -> None:
     count = len(cast.payloads)
-    if cast.types is not None and len(cast.types) != count:
+    if cast.types is not None and len(cast.types) != count and (len(cast.types) != 1 or not count):
         raise _fail(f"{len(cast.types)} types for {count} payloads")
-    if cast.items is not None and len(cast.items) != count:
+    if cast.items is not None and len(cast.items) != count and (len(cast.items) != 1 or not count):
         raise _fail(f"{len(cast.items)} item lists for {count} payloads")
 
 

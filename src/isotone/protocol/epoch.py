@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
+from isotone.model.columns import full
 from isotone.model.errors import ConfigError, InvariantViolation, RemoteProtocolError, require
 from isotone.model.events import CoreChanged, DeliveryBatch, ReturnedBatch, Switched, SwitchRefused, Transitional, Upcall
 from isotone.model.ids import ProcessId
@@ -99,7 +100,8 @@ class Epoch:
             if batch.number is None:
                 self.own[number] = cast
                 if self._recorder is not None:
-                    self._recorder.send(self.now, self.view.id, number, batch.payloads, batch.types, batch.items)
+                    types, items = full(batch.types, len(batch.payloads)), full(batch.items, len(batch.payloads))
+                    self._recorder.send(self.now, self.view.id, number, batch.payloads, types, items)
                 self.next_number += len(batch.payloads)
         self.store.sent(cast, batch.size if batch is not None else 0)
         if self._eager:
@@ -205,12 +207,13 @@ class Epoch:
     def _emit(self, sender: int, cast: Cast, position: tuple[int, ...] | None, level: Level) -> None:
         origin = self.view.members[sender]
         payloads = cast.payloads
-        self._upcall(DeliveryBatch(self.view, origin, cast.number, payloads, position, level, cast.types, cast.items))
+        types, items = full(cast.types, len(payloads)), full(cast.items, len(payloads))
+        self._upcall(DeliveryBatch(self.view, origin, cast.number, payloads, position, level, types, items))
         if self._recorder is not None:
             ordering = self.view.ordering
             self._recorder.deliver(
                 self.now, self.view.id, origin, cast.number, payloads, position,
-                ordering.order, level, self.gate.need, cast.types, cast.items,
+                ordering.order, level, self.gate.need, types, items,
             )  # fmt: skip
 
     @property
@@ -390,10 +393,10 @@ class Epoch:
         return True
 
     def _check_described(self, sender: int, cast: Cast) -> None:
-        """Raise `RemoteProtocolError` for messages that the conflict relation does not know: all members have the same one."""
+        """Raise `RemoteProtocolError` for types that the conflict relation does not know: all members have the same one."""
         if self._conflicts is not None and cast.number:
             try:
-                self._conflicts.validate_all(len(cast.payloads), cast.types, cast.items)
+                self._conflicts.validate_types(cast.types)
             except ConfigError as error:
                 raise RemoteProtocolError(f"{self.view.members[sender]} breaks its conflict relation: {error}") from None
 
@@ -530,7 +533,8 @@ class Epoch:
             self.orderer.early(place[0], [self.flush.at(place)], now)
         present = frozenset(self.rank_of[member] for member in together)
         for cast in self.orderer.conclude(present, now):
-            origin = self.view.members[self.rank]
-            self._upcall(ReturnedBatch(self.view, origin, cast.number, cast.payloads, cast.types, cast.items))
+            origin, payloads = self.view.members[self.rank], cast.payloads
+            types, items = full(cast.types, len(payloads)), full(cast.items, len(payloads))
+            self._upcall(ReturnedBatch(self.view, origin, cast.number, payloads, types, items))
             if self._recorder is not None:
-                self._recorder.returned(now, self.view.id, origin, cast.number, cast.payloads, cast.types, cast.items)
+                self._recorder.returned(now, self.view.id, origin, cast.number, payloads, types, items)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
 
+from isotone.model.columns import brief
 from isotone.model.errors import LocalProtocolError
 from isotone.model.settings import Limits
 from isotone.protocol.ordering.orderer import Batch
@@ -111,4 +112,6 @@ class Pending:
         batch = self._queue.popleft()
         self._bytes -= batch.size
         self.count -= len(batch.payloads)
-        return batch
+        if batch.types is None and batch.items is None:
+            return batch
+        return Batch(batch.payloads, brief(batch.types), brief(batch.items), batch.size)
