@@ -69,6 +69,7 @@ class Endpoint:
         self._next_number = 1
         self._wanted: Switch | None = None  # asked for by the application, and not yet by this process
         self._upcalls: list[Upcall] = []
+        self.emit = self._upcalls.append  # hands up; a call of its own per message would cost more than what it does
         self._loose: dict[ProcessId, list[Loose]] = {}
         self._drop: list[ProcessId] = []
         self._early: dict[tuple[ProcessId, int], Packet] = {}
@@ -275,10 +276,12 @@ class Endpoint:
         """End the turn: send what was submitted, let every layer finish, and hand over the effects."""
         if not self.closed:
             self._finish_turn(now)
-        packets = self._packets(now)
+        epoch = self.epoch
+        packets = self._packets(now) if self._loose or (epoch is not None and epoch.links.dirty) else []
         if self.detector.changes:
             self._publish_suspicions(now)
-        upcalls, self._upcalls = self._upcalls, []
+        upcalls = self._upcalls[:]
+        self._upcalls.clear()
         drop, self._drop = self._drop, []
         return Effects(packets, upcalls, drop)
 
@@ -298,10 +301,10 @@ class Endpoint:
                 epoch.settle(now)
             while pending.count and self.blocked is None and epoch.window_open(self._leave_wanted):
                 epoch.submit(pending.take(), now)
-            epoch.settle(now)
+            report = epoch.settle(now)
             if self.transfer is not None and self.transfer.full != self.holding:
                 self.backlog(self._backlog, now)
-            if epoch.wants_report():
+            if report:
                 membership.heartbeat(now)
         if self._leave_wanted and not self.closed and not self.membership.rounds.leaving and self._may_leave():
             self.membership.leave()
@@ -447,10 +450,6 @@ class Endpoint:
                 except RemoteProtocolError:
                     self.membership.ban(peer)
                     self._drop.append(peer)
-
-    def emit(self, upcall: Upcall) -> None:
-        """Hand up."""
-        self._upcalls.append(upcall)
 
     def finish(self, cohort: Cohort | None, error: str | None, now: int, expelled: bool = False) -> None:
         """The end: after a graceful leave with the last view's common set, or with an error."""

@@ -127,7 +127,10 @@ class Epoch:
             return
         if sender == self.rank:
             self.own.pop(cast.number, None)
-        self.gate.deliver(sender, cast, position, evidence)
+        if self.gate.need <= 1:
+            self._emit(sender, cast, position, self.gate.level)
+        else:
+            self.gate.deliver(sender, cast, position, evidence)
 
     def deliver_early(self, sender: int, cast: Cast) -> bool:
         if not self.frozen:
@@ -207,7 +210,10 @@ class Epoch:
     def _emit(self, sender: int, cast: Cast, position: tuple[int, ...] | None, level: Level) -> None:
         origin = self.view.members[sender]
         payloads = cast.payloads
-        types, items = full(cast.types, len(payloads)), full(cast.items, len(payloads))
+        types: Sequence[str | None] | None = cast.types
+        items: Sequence[list[str] | None] | None = cast.items
+        if types is not None or items is not None:
+            types, items = full(types, len(payloads)), full(items, len(payloads))
         self._upcall(DeliveryBatch(self.view, origin, cast.number, payloads, position, level, types, items))
         if self._recorder is not None:
             ordering = self.view.ordering
@@ -279,7 +285,11 @@ class Epoch:
             record = records[0]
             if type(record) is Cast:
                 if self._store(rank, record):
-                    self._accept(rank, [record], now)
+                    try:
+                        self.orderer.accept(rank, (record,), now)
+                    except RemoteProtocolError:
+                        self._forget(rank, 1)
+                        raise
                 return
             if type(record) is Direct:
                 if record.kind > KINDS:
@@ -353,10 +363,14 @@ class Epoch:
                 for cast in casts:
                     self.orderer.accept(rank, [cast], now)
                     good += 1
-            for _ in casts[good:]:
-                self.buffers[rank].pop()
-            self.held[rank] -= len(casts) - good
+            self._forget(rank, len(casts) - good)
             raise
+
+    def _forget(self, rank: int, count: int) -> None:
+        """The last casts of a member are not held after all."""
+        for _ in range(count):
+            self.buffers[rank].pop()
+        self.held[rank] -= count
 
     def _fetch(self, sender: int, cast: Cast, now: int) -> None:
         """A cast that this member asked another one for; its sender's link will bring it again."""
@@ -375,7 +389,8 @@ class Epoch:
             return False
         if cast.seq != self.held[sender] + 1:
             raise RemoteProtocolError(f"cast {cast.seq} of {self.view.members[sender]} follows {self.held[sender]}")
-        self._check_described(sender, cast)
+        if self._conflicts is not None:
+            self._check_described(sender, cast)
         if cast.kind > KINDS:
             self.begin_switching()
         self.held[sender] = cast.seq
@@ -437,14 +452,16 @@ class Epoch:
 
     # The end of a turn
 
-    def settle(self, now: int) -> None:
-        """Free what is stable, let the gate advance, give the orderer its turn."""
+    def settle(self, now: int) -> bool:
+        """Free what is stable, let the gate advance, give the orderer its turn.
+
+        Returns whether the others should hear now how far this member is: waiting deliveries or windows depend on it.
+        """
         self.now = now
-        if self.frozen:
-            return
-        self.orderer.turn(now)
         stability = self.stability
-        if stability.changed:
+        if not self.frozen:
+            self.orderer.turn(now)
+        if stability.changed and not self.frozen:
             stability.changed = False
             for rank in self.store.free(self.orderer.core):
                 link = self.links.of[rank]
@@ -453,12 +470,9 @@ class Epoch:
                 self.note("externals_expelled")
             if self.gate.need > 1:
                 self.gate.advance(stability.frontier(self.gate.need))
-
-    def wants_report(self) -> bool:
-        """Whether the others should hear now how far this member is: waiting deliveries or windows depend on it."""
         if self.gate.need > 1 and self._unreported_casts and not self.orderer.proves:
             return True
-        return self.unreported >= self._gossip_at or self._unreported_casts >= self._gossip_casts
+        return self._unreported_casts >= self._gossip_casts or self.unreported >= self._gossip_at
 
     def report(self) -> list[int]:
         """How many casts of each member are held here, to be told to the others.
