@@ -125,6 +125,12 @@ def test_the_demo_tells_a_story_that_holds(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for text in ("kill -9", "is cut", "heals", "leaves", "Who saw which view when", "latency", "ok: "):
         assert text in done.stdout
+    assert "switches from single_phase to atop while messages flow: isotone probe 127.0.0.1:" in done.stdout
+    assert re.search(r"in force at a after [\d.]+ ms, at all of them after [\d.]+ ms", done.stdout)
+    assert re.search(r"^  switching +ok$", done.stdout, re.MULTILINE)
+    assert "What the switch from single_phase to atop (dual_ids) cost:" in done.stdout
+    assert re.search(r"^  [\d.,]+ .?s was the longest time without a delivery", done.stdout, re.MULTILINE)
+    assert re.search(r"^  [\d,]+ extra bytes were sent, by all 5 processes together$", done.stdout, re.MULTILINE)
     assert "a b share a view" in done.stdout
     assert done.stdout.splitlines()[-1].endswith((tmp_path / "demo.html").as_uri())
     assert "Views over time" in (tmp_path / "demo.html").read_text(encoding="utf-8")

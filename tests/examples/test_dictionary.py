@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ class Node:
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
         command = [sys.executable, str(ROOT / "examples" / "dictionary.py"), "--name", name, "--seeds", *seeds]
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment)
         self.address = self.until("# " + name).split()[-1]
 
     def until(self, beginning: str) -> str:
@@ -74,6 +75,23 @@ def test_a_process_comes_back_and_has_everything() -> None:
         assert nodes[2].process.stdin is not None
         nodes[2].process.stdin.close()
         assert nodes[2].process.wait(timeout=15) == 0
+    finally:
+        for node in nodes:
+            node.end()
+
+
+def test_ctrl_c_leaves_the_group_without_a_traceback() -> None:
+    nodes = [Node("a")]
+    try:
+        nodes.append(Node("b", nodes[0].address))
+        nodes[1].until("# members: a#")
+        nodes[1].process.send_signal(signal.SIGINT)
+        _, errors = nodes[1].process.communicate(timeout=15)
+        assert errors == ""
+        assert nodes[1].process.returncode == 1
+        views = iter(lambda: nodes[0].until("# members: a#"), "")
+        assert any("b#" in view for view in views)
+        assert any("b#" not in view for view in views)
     finally:
         for node in nodes:
             node.end()

@@ -20,6 +20,7 @@ from isotone.report.cutout import cut_around, cut_range, group_witnesses
 from isotone.report.figures import Band, Bin, Figures, Happening, Mark, Moment, Spread
 from isotone.report.markup import VOID
 from isotone.report.material import RunMaterial
+from isotone.report.turns import Turn
 
 needs_browser = pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 
@@ -85,6 +86,7 @@ def make_figures(run: str, processes: Sequence[str]) -> Figures:
         figures.by_origin[name] = [Bin(0.0, 0.0, 1), Bin(1e5, 1.26e5, 3)]
         figures.spreads.append(Spread(name, 4, 1e5, 1e5, 1.2e5, 1.26e5))
     figures.happenings = [Happening(2 * second, "fault", processes[0]), Happening(3 * second, "heal", "heal")]
+    figures.turns = [Turn(6 * second, 7 * second, processes[0], f"{processes[0]}\n1 s", second)]
     figures.latency = {0: Moment(3, 1e5, 1e6), 4: Moment(1, 1e5, 9e6)}
     figures.histogram = [Bin(0.0, 0.0, 1), Bin(1e5, 1.26e5, 3), Bin(1e6, 1.26e6, 1)]
     figures.rates = {0: (5, 6), 9: (2, 3)}

@@ -134,6 +134,7 @@ def test_the_page_works_in_a_browser(page: str, tmp_path: Path) -> None:
     assert (seen["dimBefore"], seen["dimAfter"], seen["followed"], seen["dimEscaped"]) == (0, 1, 1, 0)
     assert re.search(r"sends [bc]#1:1", seen["told"])
     assert seen["hidden"] == 1
+    assert seen["turns"] == 3  # in each chart over time
     assert "a#1, view 1@a#1: a#1" in seen["hint"]
     assert seen["edgeHint"] == "a#1 delivers c#1:1 before b#1:1"
     for done in ("zoomed", "moved", "wheeled", "crossed"):

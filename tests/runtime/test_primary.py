@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 import isotone
+from isotone.runtime.probe import status, switch
 from tests.runtime.helpers import run, together, until
 from tests.runtime.test_live import Member
 
@@ -37,7 +38,7 @@ def free_addresses(count: int) -> list[str]:
 
 
 def joining(name: str, addresses: list[str], **settings: Any) -> isotone.Group:
-    given = {"membership": "primary", "founders": NAMES, "timing": TIMING, **settings}
+    given = {"membership": "primary", "founders": NAMES, "timing": TIMING, "control": True, **settings}
     return isotone.join("primary", name=name, listen=addresses[NAMES.index(name)], seeds=addresses, **given)
 
 
@@ -79,6 +80,7 @@ def test_a_minority_is_blocked_expelled_and_back() -> None:
                 group.unblock()
             await until(lambda: together(*groups), "c being back")
             assert c.process != before
+            assert (await status(c.address))["process"] == c.process  # the new incarnation answers probes too
             await c.send(b"c is back")
             await until(lambda: any(getattr(event, "payload", None) == b"c is back" for event in heard), "its message")
             listening.cancel()
@@ -100,6 +102,8 @@ def test_without_a_majority_nobody_goes_on_until_they_meet() -> None:
                 group.block([other for other in NAMES if other != name])
             for group in groups:
                 await until(lambda group=group: group.status()["blocked"], "all being blocked")
+            with pytest.raises(isotone.NotSwitched, match="blocked"):
+                await switch(groups[0].address, "atop")
             assert {group.view.id for group in groups if group.view is not None} == {view.id if view else None}
             for group in groups:
                 group.unblock()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 import isotone
-from tests.runtime.helpers import run, together, until
+from isotone.pipeline.oracle import check_history
+from isotone.trace import read_trace
+from tests.runtime.helpers import members, run, take, together, until
 
 pytestmark = pytest.mark.live
 
@@ -51,3 +54,26 @@ def test_a_live_group_switches_under_load() -> None:
                 reader.cancel()
 
     run(main())
+
+
+def test_the_trace_of_a_live_group_tells_of_a_switch(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with members("a", "b", "c", trace=tmp_path, trace_form="jsonl") as groups:
+            readers = [asyncio.create_task(take(group, 300)) for group in groups]
+            for number in range(100):
+                await asyncio.gather(*(group.send(b"x") for group in groups))
+                if number == 50:
+                    await groups[1].switch("atop", strategy="dual")
+            await asyncio.gather(*readers)
+
+    run(main())
+    rows = [dict(row) for row in read_trace([tmp_path]).rows]
+    for process in {row["process"] for row in rows}:
+        told = [row for row in rows if row["process"] == process and row["kind"] == "switch"]
+        assert [row["detail"]["phase"] for row in told] == ["request", "cut", "done"]
+        assert [row["protocol"] for row in told] == ["single_phase", "single_phase", "atop"]
+        paid = [row for row in rows if row["process"] == process and row.get("packet") == "switch"]
+        assert {row["detail"]["switch"] for row in paid} == {"1"}
+    report = check_history(rows)
+    assert report.verdict == "ok"
+    assert {check.name: check.verdict for check in report.checks}["switching"] == "ok"

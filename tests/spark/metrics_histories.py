@@ -72,6 +72,7 @@ def soup(run: str, seed: int) -> Table:
     members = [f"{name}#1" for name in "abcd"[: rng.randint(1, 4)]]
     clocks = rng.choice([None, None, ["x", "y"], ["virtual"]])
     holes = rng.choice([0.0, 0.0, 0.15])
+    numbered = rng.random() < 0.7
     silent = {kind for kind in ("send", "receive", "packet", "flush") if rng.random() < 0.15}
     rows: Table = []
     for process in members:
@@ -79,7 +80,7 @@ def soup(run: str, seed: int) -> Table:
         for step in range(1, rng.randint(2, 90)):
             time += rng.choice([0, 1, 5, 40])
             kind = "start" if step == 1 else rng.choice(
-                ["send"] * 4 + ["deliver"] * 8 + ["receive"] * 4 + ["flush", "transitional", "view", "switch", "switch", "packet"]
+                ["send"] * 4 + ["deliver"] * 8 + ["receive"] * 4 + ["flush", "transitional", "view"] + ["switch", "packet"] * 3
             )  # fmt: skip
             row: Row = {"run": run, "process": process, "step": step, "kind": kind, "time": time}
             if kind == "start" and clocks:
@@ -95,14 +96,21 @@ def soup(run: str, seed: int) -> Table:
                 epoch += 1
                 row |= {"view_epoch": epoch, "view_proposer": members[0], "members": members}
             elif kind == "switch":
-                row["detail"] = {"from": "fifo", "to": rng.choice(["causal", "atop"]), "phase": rng.choice(["flag", "cut"])}
+                phase = rng.choice(["request", "cut", "done"])
+                row["detail"] = {"from": "fifo", "to": rng.choice(["causal", "atop"]), "phase": phase}
+                row |= {"view_epoch": epoch or None, "view_proposer": members[0] if epoch else None}
+                if numbered:
+                    row["detail"]["instance"] = str(rng.randint(1, 2))
             elif kind == "packet":
                 row |= {
                     "packet": rng.choice(["ack", "token"]),
                     "fanout": rng.randint(1, 3),
                     "count": rng.randint(1, 3),
-                    "size": 9,
+                    "size": rng.randint(1, 9),
                 }
+                row |= {"view_epoch": epoch or None, "view_proposer": members[0] if epoch else None}
+                if rng.random() < 0.7:
+                    row["detail"] = {"switch": str(rng.randint(1, 2))}
             for name in ("time", "size", "fanout", "count"):
                 if name in row and rng.random() < holes:
                     row[name] = None
@@ -130,6 +138,17 @@ def switching() -> Table:
     add("deliver", 200, origin="a#1", number=3)
     switch(210, "token")
     return rows
+
+
+def switched(strategy: str = "dual_ids") -> Table:
+    """A simulated run in which the group switches under load, over links that take 10 ms."""
+    scenario = parse_scenario({
+        "name": f"switched-{strategy}", "members": ["a", "b", "c"], "duration_ms": 3_000, "order": "single_phase",
+        "network": {"latency": {"kind": "constant", "ms": 10}},
+        "workload": [{"kind": "periodic", "interval_ms": 20, "start_ms": 600, "stop_ms": 2_500, "size_min": 99, "size_max": 99}],
+        "faults": [{"kind": "switch", "at_ms": 1_500, "who": "b", "order": "atop", "strategy": strategy}],
+    })  # fmt: skip
+    return [dict(row) for row in run(scenario).rows]
 
 
 def steady() -> Table:

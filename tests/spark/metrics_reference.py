@@ -252,6 +252,58 @@ class Reference:
                     previous, flush, signal = row, None, None
         return found
 
+    def switches(self) -> Table:
+        found = []
+        for who, log in self.logs.items():
+            mine: list[Table] = []
+            before: Key | None = None
+            begun: list[Table] = []  # the switches of the rows in a row about the same
+            for row in log:
+                if row["kind"] != "switch":
+                    continue
+                detail = row.get("detail") or {}
+                names = ("instance",) if "instance" in detail else ("strategy", "from", "to")
+                what = (row.get("view_epoch"), row.get("view_proposer"), *((name, detail.get(name)) for name in names))
+                if what != before:
+                    before, begun = what, []
+                phase = detail.get("phase")
+                for rows in begun:
+                    if all((one.get("detail") or {}).get("phase") != phase for one in rows):
+                        rows.append(row)
+                        break
+                else:
+                    begun.append([row])
+                    mine.append(begun[-1])
+            found += [self._switch(who, rows) for rows in mine]
+        return found
+
+    def _switch(self, who: tuple[str, str], rows: Table) -> Row:
+        first, last = rows[0], rows[-1]
+        details = [row.get("detail") or {} for row in rows]
+        done = any(detail.get("phase") == "done" for detail in details)
+        lasted = took(last, first)
+        instance = details[-1].get("instance")
+        view = (last.get("view_epoch"), last.get("view_proposer"))
+        sizes = [
+            row.get("size")
+            for row in self.logs[who]
+            if row["kind"] == "packet"
+            and (row.get("view_epoch"), row.get("view_proposer")) == view
+            and (row.get("detail") or {}).get("switch") == instance is not None
+        ]
+        return {
+            "run": who[0], "process": who[1], "instance": instance, "view_epoch": view[0],
+            **{name: details[-1].get(name) for name in ("strategy", "from", "to")},
+            "begin_step": first["step"], "end_step": last["step"], "at": self.at(who, last.get("time")),
+            "duration_ns": lasted if len(rows) > 1 and done else None, "gap_ns": self._gap(who, first, last),
+            "extra_bytes": whole(sizes),
+            "missing": "switch.phase" if len(rows) == 1
+            else "switch.done" if not done else "switch.time" if lasted is None else None,
+        }  # fmt: skip
+
+    def switch_bytes(self) -> int | None:
+        return whole([row.get("size") for _, row in self.rows("packet") if "switch" in (row.get("detail") or {})])
+
     def _gap(self, who: tuple[str, str], begin: Row | None, end: Row) -> int | None:
         if begin is None:
             return None

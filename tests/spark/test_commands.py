@@ -88,10 +88,14 @@ def test_verify_for_people(spark: Any, swapped: Path, capsys: Captured) -> None:
     assert out.splitlines()[-1].startswith("violated: ")
 
 
-def test_two_traces_of_one_run_name_are_not_taken_for_one_silently(spark: Any, tmp_path: Path, capsys: Captured) -> None:
+def test_of_two_traces_of_one_run_name_none_hides_the_other(spark: Any, tmp_path: Path, capsys: Captured) -> None:
     jsonl(tmp_path / "one.jsonl", ROW)
     jsonl(tmp_path / "two.jsonl", ROW)
-    _, out, _ = isotone(capsys, "verify", tmp_path / "one.jsonl", tmp_path / "two.jsonl", "--checks", "fifo")
+    for more in ([], ["--json"]):
+        error = refused(capsys, "verify", tmp_path / "one.jsonl", tmp_path / "two.jsonl", "--checks", "fifo", *more)
+        assert error.endswith("two of the traces are of one run name; verify them one at a time\n")
+    status, out, _ = isotone(capsys, "verify", tmp_path, "--checks", "fifo")
+    assert status == 0
     assert out.splitlines()[-1].endswith("verify them one at a time")
 
 

@@ -22,7 +22,7 @@ from isotone.pipeline.metrics.plain.summary import summary_of
 from isotone.pipeline.metrics.plain.sums import nearest
 from isotone.pipeline.metrics.plain.tables import tables_of
 from isotone.trace.columns import table_of_rows
-from tests.spark.metrics_histories import bare, hosts, runs_of, sendless, simulated, soup, steady, switching
+from tests.spark.metrics_histories import bare, hosts, runs_of, sendless, simulated, soup, steady, switched, switching
 from tests.spark.metrics_reference import Reference, Row, Table
 from tests.spark.test_metrics_plain import close, deliveries_of, gaps_of, same
 
@@ -65,7 +65,7 @@ def histories() -> Table:
     """Many runs; one has no name."""
     rows = [row for seed in range(40) for row in soup(f"soup{seed:02}", seed)]
     rows += [{**row, "run": None} for row in soup("", 99)]
-    return rows + bare() + simulated() + switching() + steady() + hosts() + sendless()
+    return rows + bare() + simulated() + switching() + switched() + switched("dual") + steady() + hosts() + sendless()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from isotone.pipeline.metrics.plain import changes, flow
 from isotone.pipeline.metrics.plain.run import WHY, Run
 from isotone.pipeline.metrics.plain.summary import summary_of
 from isotone.pipeline.metrics.plain.sums import one
-from tests.spark.metrics_histories import hosts, runs_of, sendless, simulated, soup, steady, switching
+from tests.spark.metrics_histories import hosts, runs_of, sendless, simulated, soup, steady, switched, switching
 from tests.spark.metrics_reference import Reference, Row, Table, spread, whole
 
 BUCKET_NS = 10
@@ -75,6 +75,7 @@ def compare(rows: Table) -> Reference:
     same(flow.throughput(run), reference.throughput(), ("process",))
     same(flow.control(run), reference.control(), ("packet",))
     same(changes.view_changes(run), reference.view_changes(), ("process", "end_step"))
+    same(changes.switches(run), reference.switches(), ("process", "end_step"))
     same(flow.delay(run), reference.delay(), ("process", "view_epoch", "view_proposer"))
     summary = summary_of(name, run, BUCKET_NS)
     assert list(summary) == list(COLUMNS)
@@ -91,6 +92,7 @@ def totals_of(name: str, reference: Reference) -> Row:
     counts = [1 if row.get("count") is None else row["count"] for row in packets]
     copies = [None if row.get("fanout") is None else row["fanout"] * n for row, n in zip(packets, counts, strict=True)]
     late = [row for row in reference.view_changes() if not row["initial"]]
+    turned = reference.switches()
     flows, delays = reference.variance(), reference.delay()
     return {
         "run": name, "rows": len(rows), "deliveries": len(mine), "sent": len(sends) if sends or not mine else None,
@@ -104,6 +106,10 @@ def totals_of(name: str, reference: Reference) -> Row:
         "view_change_max_ns": max((row["duration_ns"] for row in late if row["duration_ns"] is not None), default=None),
         "view_change_mean_ns": mean([row["duration_ns"] for row in late]),
         "view_change_gap_max_ns": max((row["gap_ns"] for row in late if row["gap_ns"] is not None), default=None),
+        "switches": len(turned), "switch_mean_ns": mean([row["duration_ns"] for row in turned]),
+        "switch_max_ns": max((row["duration_ns"] for row in turned if row["duration_ns"] is not None), default=None),
+        "switch_gap_max_ns": max((row["gap_ns"] for row in turned if row["gap_ns"] is not None), default=None),
+        "switch_bytes": reference.switch_bytes(),
         **{f"rate_{what}": mean([row[f"delivered_{what}"] for row in flows]) for what in ("mean", "variance", "dispersion")},
         "clocks": len(set(reference.clocks.values())),
         **{f"delay_{key}": sum(row[key] for row in delays) if delays else None for key in ("messages", "degree", "overtaken")},
@@ -120,8 +126,11 @@ def test_soups() -> None:
     for seed in range(300):
         reference = compare(soup("soup", seed))
         seen |= {row["why"] for row in reference.delivered} | {row["missing"] for row in reference.view_changes()}
+        turned = reference.switches()
+        seen |= {row["missing"] for row in turned} | {("extra", row["extra_bytes"] is not None) for row in turned}
         seen |= {("degree", row["degree"] > 0) for row in reference.delay()} | {row["times"] > 1 for row in reference.delivered}
-    assert seen >= {*WHY[1:], None, "flush", "flush.time", "view.time", ("degree", True), ("degree", False), True}
+    assert seen >= {*WHY[1:], None, "flush", "flush.time", "view.time", ("degree", True), ("degree", False), True,
+                    "switch.phase", "switch.done", "switch.time", ("extra", True), ("extra", False)}  # fmt: skip
 
 
 def test_simulated_runs() -> None:
@@ -141,6 +150,50 @@ def test_switches() -> None:
     assert [row["to"] for row in found] == ["atop", "atop", "token"]
     total = summary_of("", run, BUCKET_NS)
     assert (total["switches"], total["switch_mean_ns"], total["switch_max_ns"], total["switch_gap_max_ns"]) == (3, 30, 40, 60)
+
+
+@pytest.mark.parametrize("strategy", ["dual_ids", "dual", "rabp", "stop"])
+def test_what_a_switch_costs(strategy: str) -> None:
+    """Extra bytes are all that was said about it, and what travelled twice: never the messages themselves."""
+    rows = switched(strategy)
+    reference = compare(rows)
+    run = runs_of(rows)[f"switched-{strategy}"]
+    found = changes.switches(run)
+    assert [(row["from"], row["to"], row["strategy"]) for row in found] == [("single_phase", "atop", strategy)] * 3
+    assert all(set(row["phases"]) == {"request", "cut", "done"} for row in found)
+    assert all(0 < row["duration_ns"] <= 100_000_000 for row in found)
+    assert all(row["duration_ns"] == row["phases"]["done"] for row in found)
+    assert all(row["gap_ns"] is not None for row in found)
+    assert sum(row["extra_bytes"] for row in found) == reference.switch_bytes() == summary_of("", run, BUCKET_NS)["switch_bytes"]
+    kinds = {row["packet"]: row["records"] for row in flow.control(run)}
+    assert kinds["switch"] >= 2 * {"dual_ids": 1 + 3 + 6, "dual": 1 + 3 + 6, "rabp": 1 + 6, "stop": 1 + 3 + 3}[strategy]
+    assert ("again" in kinds) == (strategy in ("dual", "rabp"))
+    payload = sum(row["size"] for row in rows if row["kind"] == "packet" and row["packet"] == "again")
+    assert payload >= kinds.get("again", 0) * 99
+    assert summary_of("", run, BUCKET_NS)["missing"] == ["receive"]
+
+
+def test_extra_bytes_of_a_trace_that_does_not_say_are_unknown() -> None:
+    rows = switched()
+    for row in rows:
+        if row["kind"] == "packet":
+            row.pop("detail", None)
+    run = runs_of(rows)["switched-dual_ids"]
+    assert {row["extra_bytes"] for row in changes.switches(run)} == {None}
+    total = summary_of("", run, BUCKET_NS)
+    assert total["switch_bytes"] is None
+    assert "packet.switch" in total["missing"]
+
+
+def test_a_switch_that_a_view_ended_has_no_duration_and_the_next_is_another_one() -> None:
+    def switch(step: int, epoch: int, phase: str) -> Row:
+        detail = {"strategy": "dual", "from": "fifo", "to": "atop", "instance": "1", "phase": phase}
+        return {"process": "a#1", "step": step, "kind": "switch", "time": 10 * step, "detail": detail, "view_epoch": epoch}
+
+    rows = [switch(1, 1, "request"), switch(2, 1, "cut"), switch(3, 2, "request"), switch(4, 2, "cut"), switch(5, 2, "done")]
+    found = changes.switches(runs_of(rows)[""])
+    assert [(row["duration_ns"], row["missing"]) for row in found] == [(None, "switch.done"), (20, None)]
+    compare(rows)
 
 
 def test_a_constant_delay_is_the_latency_of_fifo() -> None:

@@ -18,6 +18,7 @@ from isotone.sim import run
 from isotone.trace.columns import table_of_rows
 from tests.pipeline.oracle_text import history
 from tests.report.pages import needs_browser, parse, use_page
+from tests.spark.metrics_histories import switched
 
 ANOMALY = Path(__file__).resolve().parents[2] / "scenarios" / "anomaly.toml"
 Rows = list[dict[str, Any]]
@@ -83,6 +84,21 @@ def test_the_page_works_in_a_browser(anomaly: Rows, material: Material, tmp_path
     assert seen["diagrams"] >= 3
     assert seen["witnesses"] >= 3
     assert (seen["messages"], seen["dimAfter"], seen["followed"]) == (2, 1, 1)
+
+
+@needs_browser
+def test_a_switch_is_on_the_page(spark: Any, tmp_path: Path) -> None:
+    rows = switched()
+    pq.write_table(table_of_rows(rows), tmp_path / "t.parquet")
+    report = check_history(rows)
+    found = gather(spark, [str(tmp_path)], report)
+    assert [cut.title for cut in found.runs[0].cuts] == ["The switch single_phase → atop", "Where most happens"]
+    page = render_report(found, report, "switched")
+    words = parse(page).words()
+    for part in ("✓ switching", "single_phase → atop", "extra bytes of switches", "longest pause around a switch"):
+        assert part in words
+    seen = use_page(page, tmp_path)
+    assert (seen["turns"], seen["turned"]) == (3, 3)  # the charts over time; the lanes of the diagram
 
 
 def test_what_is_fetched_is_bounded(spark: Any, tmp_path: Path) -> None:

@@ -1,17 +1,19 @@
 """`isotone demo`: the story of a group on this machine, told in the terminal and checked from its traces.
 
-Five processes on loopback send to each other; one is killed, the rest is cut in two and heals, one leaves. Every step waits
-for the condition that ends it. Then Spark checks the recorded histories, and a report shows them.
+Five processes on loopback send to each other; the group switches to another order under that load; one is killed, the rest is
+cut in two and heals, one leaves. Every step waits for the condition that ends it. Then Spark checks the recorded histories and
+measures the switch, and a report shows them.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from isotone.report import Material
     from isotone.trace import Row
 
 
@@ -21,7 +23,7 @@ def demo(
     out: Annotated[Path | None, typer.Option(help="Keep the traces in this directory.")] = None,
     report: Annotated[Path, typer.Option(help="The HTML file for the report.")] = Path("reports/demo.html"),
 ) -> int:
-    """Five processes, traffic, a kill, a partition, a merge, a leave; then Spark's verdict on what happened, and a report."""
+    """Five processes, traffic, a switch, a kill, a partition, a merge, a leave; then Spark's verdict on it, and a report."""
     import tempfile
 
     from isotone.cli.report import place_for
@@ -52,6 +54,8 @@ def _play(order: str, rate: float, trace: Path) -> None:
         stage.wait_view("abcde")
         stage.say(f"Each sends {rate:g} messages a second; all deliver everything in one order ({order}).")
         stage.wait_deliveries("abcde", 5 * rate)
+        stage.switch("a", "abcde")
+        stage.wait_deliveries("abcde", 2 * rate)
         stage.say("kill -9 for e, in the middle of the traffic.")
         stage.kill("e")
         stage.wait_view("abcd")
@@ -85,8 +89,28 @@ def _judge(trace: Path, page: Path) -> int:
         outcome = check([str(trace)])
     show(outcome.report)
     with spark_progress("drawing the report"):
-        write_report(page, "Isotone demo", [str(trace)], outcome)
+        material = write_report(page, "Isotone demo", [str(trace)], outcome)
+    _tell_switches(material)
     return STATUS[outcome.report.verdict]
+
+
+def _tell_switches(material: Material) -> None:
+    """What the switches cost, by the metrics of the traces."""
+    from isotone.report.stats import show_duration
+
+    together: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for run in material.runs:
+        for row in run.figures.tables["switches"]:
+            if row["duration_ns"] is not None:
+                together.setdefault((row["from"], row["to"], row["strategy"]), []).append(row)
+    for (before, after, strategy), rows in together.items():
+        began, ended = min(row["at"] - row["duration_ns"] for row in rows), max(row["at"] for row in rows)
+        gaps = [row["gap_ns"] for row in rows if row["gap_ns"] is not None]
+        extra = sum(row["extra_bytes"] or 0 for row in rows)
+        print(f"\nWhat the switch from {before} to {after} ({strategy}) cost:")
+        print(f"  {show_duration(ended - began)} from the first process that had the request to the last that had switched")
+        print(f"  {show_duration(max(gaps, default=0))} was the longest time without a delivery at a process meanwhile")
+        print(f"  {extra:,} extra bytes were sent, by all {len(rows)} processes together")
 
 
 def _summarise(rows: list[Row]) -> None:

@@ -1,7 +1,7 @@
 """A process of `isotone demo`: sends at a steady rate, does what it is told on standard input, reports on standard output.
 
 Commands, one per line: `block NAME …` (behave as if the network to these were cut), `unblock`, `quiet` (stop sending), `leave`.
-Reports are JSON objects, one per line: the address, every view, the number of deliveries now and then, the end.
+Reports are JSON objects, one per line: the address, every view and switch, the number of deliveries now and then, the end.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ async def consume(group: Group) -> None:
         elif isinstance(event, isotone.ViewInstalled):
             view = event.view
             report(view=str(view.id), members=list(view.members), delivered=count)
+        elif isinstance(event, isotone.Switched):
+            report(switched=event.view.ordering.order)
         elif isinstance(event, isotone.Returned):
             report(returned=event.number)
         if time.monotonic() >= due:
@@ -66,6 +68,7 @@ async def main() -> None:
     joining = isotone.join(
         "demo", name=arguments.name, seeds=arguments.seed, order=arguments.order, timing=TIMING,
         trace=arguments.trace, trace_form="jsonl",  # survives a kill but for the last moments
+        control=True,
     )  # fmt: skip
     async with joining as group:
         report(address=group.address, process=group.process)

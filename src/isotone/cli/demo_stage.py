@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import queue
 import subprocess
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from isotone.model.errors import GroupError
+from isotone.runtime import probe
 
 PATIENCE_S = 30.0
 
@@ -26,6 +28,7 @@ class Actor:
         self.members: str = ""
         self.delivered = 0
         self.address = ""
+        self.switched: tuple[int, str] = (0, "")  # when, and to which order
         self.ended = False
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         threading.Thread(target=self._listen, args=(inbox,), daemon=True).start()
@@ -92,6 +95,18 @@ class Stage:
         for name in names:
             self._actors[name].tell("unblock")
 
+    def switch(self, asked: str, names: str) -> None:
+        """Let the group order its messages in another way, as `isotone probe` does; waits until it does everywhere."""
+        address = self._actors[asked].address
+        before = asyncio.run(probe.status(address, timeout=PATIENCE_S))["order"]
+        after = "single_phase" if before == "atop" else "atop"
+        self.say(f"The group switches from {before} to {after} while messages flow: isotone probe {address} switch {after}")
+        began = time.monotonic_ns()
+        told = asyncio.run(probe.switch(address, after, timeout=PATIENCE_S))
+        self._wait(lambda: all(self._actors[name].switched[1] == after for name in names), f"{after} at {' '.join(names)}")
+        last = max(self._actors[name].switched[0] for name in names)
+        self.say(f"  in force at {asked} after {1e3 * told.seconds:.1f} ms, at all of them after {(last - began) / 1e6:.1f} ms")
+
     def leave(self, *names: str) -> None:
         """Processes leave gracefully; waits for their end."""
         for name in names:
@@ -131,4 +146,6 @@ class Stage:
             actor.members = "".join(member.partition("#")[0] for member in report["members"])
         actor.delivered = report.get("delivered", actor.delivered)
         actor.address = report.get("address", actor.address)
+        if "switched" in report:
+            actor.switched = (report["time"], report["switched"])
         actor.ended = actor.ended or "end" in report

@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from isotone.cli import bench, demo, learn, metrics, node, report, reproduce, simulate, sweep, verify, watch
+from isotone.cli import bench, demo, learn, metrics, node, probe, report, reproduce, simulate, sweep, verify, watch
 from isotone.model.errors import GroupError
 
 BAD_INPUT = 2
@@ -26,6 +26,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("node")(node.node)
+app.command("probe")(probe.probe)
 app.command("simulate")(simulate.simulate)
 app.command("verify")(verify.verify)
 app.command("metrics")(metrics.metrics)

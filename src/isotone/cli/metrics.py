@@ -121,11 +121,15 @@ def _show_run(console: Console, run: dict[str, Any]) -> None:
     ]
     _table(console, ["view changes at", "to view", "installed", "took", "no delivery for"], rows, run["view_changes_total"])
     rows = [
-        [row["process"], f"{row['from'] or '?'} → {row['to'] or row['protocol'] or '?'}", _time(row["at"])]
-        + [_time(row[name]) for name in ("duration_ns", "gap_ns")]
+        [
+            row["process"],
+            f"{row['from'] or '?'} → {row['to'] or row['protocol'] or '?'}",
+            *(_time(row[name]) for name in ("at", "duration_ns", "gap_ns")),
+            _count(row["extra_bytes"]),
+        ]
         for row in run["switches"]
     ]
-    _table(console, ["switches at", "which", "done", "took", "no delivery for"], rows, run["switches_total"])
+    _table(console, ["switches at", "which", "done", "took", "no delivery for", "extra bytes"], rows, run["switches_total"])
     if total["delay_messages"] is not None:
         part = total["delay_degree"] / max(1, total["delay_messages"])
         console.print(

@@ -28,6 +28,8 @@ def node(
     option: Annotated[list[str] | None, typer.Option(help="An option of the orderer, as name=value; repeatable.")] = None,
     conflicts: Annotated[Path | None, typer.Option(help="For semantic orders: the conflict relation, in TOML.")] = None,
     trace: Annotated[Path | None, typer.Option(help="Directory for the trace.")] = None,
+    probes: Annotated[str, typer.Option(help="Who may ask for the status (isotone probe): local, all or none.")] = "local",
+    control: Annotated[bool, typer.Option("--control", help="They may also make the group switch its order.")] = False,
 ) -> int:
     """Take part in a group: each line of standard input is a message; ends with Ctrl-C or SIGTERM by leaving."""
     import logging
@@ -37,17 +39,21 @@ def node(
     from isotone.model.errors import unknown
     from isotone.model.settings import MEMBERSHIPS
     from isotone.model.view import LEVELS
+    from isotone.runtime.desk import PROBES
     from isotone.sim.scenario import parse_overrides
 
     if level not in LEVELS:
         raise unknown("level", level, LEVELS)
     if membership not in MEMBERSHIPS:
         raise unknown("membership", membership, MEMBERSHIPS)
+    if probes not in PROBES:
+        raise unknown("probes", probes, PROBES)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     return isotone.run(_run(isotone.join(
         group, name=name, listen=listen, seeds=seed or [], order=order, level=level, k=k, trace=trace,
         options=parse_overrides(option or []), conflicts=load_conflicts(conflicts) if conflicts is not None else None,
         membership=membership, founders=[name for name in founders.split(",") if name],
+        probes=probes, control=control,
     )))  # fmt: skip
 
 
@@ -57,7 +63,7 @@ async def _run(joining: Group) -> int:
     import signal
     import threading
 
-    from isotone.model.events import Blockage, Expulsion, ViewInstalled
+    from isotone.model.events import Blockage, Expulsion, Switched, ViewInstalled
     from isotone.runtime.events import Delivery, Returned
 
     loop = asyncio.get_running_loop()
@@ -81,6 +87,8 @@ async def _run(joining: Group) -> int:
                 print(f"{event.origin} {event.number} {event.payload.decode(errors='backslashreplace')}", flush=True)
             elif isinstance(event, ViewInstalled):
                 print(f"# view {event.view.id}: {' '.join(event.view.members)}", flush=True)
+            elif isinstance(event, Switched):
+                print(f"# switched from {event.before.order} to {event.view.ordering.order} ({event.strategy})", flush=True)
             elif isinstance(event, Blockage):
                 print(f"# {event.reason}" if event.blocked else "# no longer blocked", flush=True)
             elif isinstance(event, Expulsion):

@@ -1,14 +1,30 @@
-"""What Spark is doing, as one moving line on a terminal; nothing in a pipe."""
+"""How far long work is, on a terminal and not in a pipe: a bar of the parts that are done, or what Spark is doing."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 TICK_S = 0.2
+
+
+@contextmanager
+def bar() -> Iterator[Callable[[str, int, int], None] | None]:
+    """A bar, moved by what is called with what is being done, how many parts are done, and of how many (0: not known yet)."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=None)
+        yield lambda what, done, total: progress.update(task, description=what, completed=done, total=total or None)
 
 
 @contextmanager

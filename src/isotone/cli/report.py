@@ -13,7 +13,7 @@ from isotone.cli.verify import STATUS, Master, Traces
 
 if TYPE_CHECKING:
     from isotone.pipeline.scan import Outcome
-    from isotone.report import Chosen
+    from isotone.report import Chosen, Material
 
 
 def report(
@@ -43,8 +43,8 @@ def _names(traces: list[str]) -> str:
     return ", ".join(trace.rstrip("/").rpartition("/")[2] or trace for trace in traces)
 
 
-def write_report(path: Path, title: str, traces: list[str], outcome: Outcome, chosen: Chosen | None = None) -> None:
-    """Write the page about traces that were just checked; the session that checked them is used again."""
+def write_report(path: Path, title: str, traces: list[str], outcome: Outcome, chosen: Chosen | None = None) -> Material:
+    """Write the page about traces that were just checked, and say what is on it; the session that checked them is used again."""
     from isotone.model.errors import ConfigError
     from isotone.pipeline.session import open_session
     from isotone.report import gather, render_report
@@ -55,6 +55,7 @@ def write_report(path: Path, title: str, traces: list[str], outcome: Outcome, ch
         path.write_text(page, encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write the report: {error.strerror or error}") from None
+    return material
 
 
 @contextmanager

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from isotone.cli.verify import STATUS, Master
-
-if TYPE_CHECKING:
-    from isotone.reproduce.run import Progress
 
 
 def reproduce(
@@ -27,11 +22,12 @@ def reproduce(
     master: Master = None,
 ) -> int:
     """Run the papers' experiments: exit status 0 all runs are right, 1 some run is not, 2 bad input, 3 unknown or failed."""
+    from isotone.cli.progress import bar
     from isotone.reproduce.run import chosen
     from isotone.reproduce.run import reproduce as run
 
     parts = chosen(paper)
-    with _bar() as progress:
+    with bar() as progress:
         found = run(parts, out, quick=quick, live=not quick if live is None else live, master=master, progress=progress)
     last = ""
     for part, claim in found.claims:
@@ -49,19 +45,3 @@ def reproduce(
     )
     print(f"report: {found.report}")
     return STATUS[checked.verdict]
-
-
-@contextmanager
-def _bar() -> Iterator[Progress | None]:
-    """A bar on a terminal, nothing in a pipe."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("", total=None)
-        yield lambda what, done, total: progress.update(task, description=what, completed=done, total=total or None)

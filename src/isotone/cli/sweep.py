@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +10,7 @@ import typer
 from isotone.cli.verify import STATUS, Master
 
 if TYPE_CHECKING:
-    from isotone.pipeline.sweeps.run import Progress, SweepResult
+    from isotone.pipeline.sweeps.run import SweepResult
 
 SHOWN_MAX = 10
 
@@ -26,11 +24,13 @@ def sweep(
     """Simulate, check and measure every cell of an experiment: exit status 0 ok, 1 violated, 2 bad input, 3 unknown or failed."""
     import json
 
+    from isotone.cli.progress import bar
     from isotone.pipeline.sweeps.experiment import load_experiment
     from isotone.pipeline.sweeps.run import sweep as run
 
     loaded = load_experiment(experiment)  # before the bar is drawn
-    with _bar() as progress:
+    with bar() as move:
+        progress = None if move is None else lambda done, total: move("cells", done, total)
         result = run(loaded, out, master=master, progress=progress)
     told = _told(result)
     if as_json:
@@ -67,19 +67,3 @@ def _show(told: dict[str, Any]) -> None:
     before = told["cells"] - told["ran"]
     print(f"{told['verdict']}: {told['cells']:,} cells ({before:,} finished before), {counts or 'none checked'}")
     print(f"table: {told['table']}")
-
-
-@contextmanager
-def _bar() -> Iterator[Progress | None]:
-    """A bar on a terminal, nothing in a pipe."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("cells", total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)

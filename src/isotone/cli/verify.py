@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from isotone.pipeline.oracle import Report
     from isotone.pipeline.scan import Outcome
+    from isotone.trace.reader import Quarantined
 
 STATUS = {"ok": 0, "violated": 1, "unknown": 3}
 SHOWN_MAX = 5
@@ -41,7 +42,7 @@ def verify(
         print(json.dumps(outcome.report.to_json(), indent=2))
     else:
         show(outcome.report)
-        show_quarantined(outcome, len(traces) > 1)
+        show_quarantined(outcome)
     return STATUS[outcome.report.verdict]
 
 
@@ -52,7 +53,7 @@ def check(
     master: str | None = None,
     strict: bool = False,
 ) -> Outcome:
-    """Check traces; a trace without a single usable row is an error."""
+    """Check traces. A trace without a single usable row is an error, and so are traces of which one would hide another."""
     from isotone.model.conflicts import load_conflicts
     from isotone.model.errors import TraceFormatError
     from isotone.pipeline.oracle import Expectation
@@ -68,7 +69,17 @@ def check(
         first = outcome.quarantined[0]
         where += f": {outcome.report.quarantined:,} quarantined, the first {first.file}:{first.line}: {first.reason}"
         raise TraceFormatError(f"no usable row in {where}")
+    if len(traces) > 1 and (again := repeated(outcome)) is not None:
+        raise TraceFormatError(f"{again.reason}: two of the traces are of one run name; verify them one at a time")
     return outcome
+
+
+def repeated(outcome: Outcome) -> Quarantined | None:
+    """A row that was set apart because its process has that step already: perhaps a trace of another run of the same name."""
+    from isotone.trace.reader import STEP_BACK
+
+    known = STEP_BACK.rpartition("%s")[2]
+    return next((bad for bad in outcome.quarantined if bad.reason.endswith(known)), None)
 
 
 def show(report: Report) -> None:
@@ -82,12 +93,12 @@ def show(report: Report) -> None:
     print(f"{report.verdict}: {len(report.checks)} checks over {report.events:,} events{bad}")
 
 
-def show_quarantined(outcome: Outcome, several: bool) -> None:
-    """Print the first rows that were set apart; `several` traces may have been taken for one."""
+def show_quarantined(outcome: Outcome) -> None:
+    """Print the first rows that were set apart."""
     for bad in outcome.quarantined[:SHOWN_MAX]:
         print(f"  quarantined {bad.file}:{bad.line}: {bad.reason}")
     more = outcome.report.quarantined - SHOWN_MAX
     if more > 0:
         print(f"  … and {more:,} more")
-    if several and any("goes back to one it has had" in bad.reason for bad in outcome.quarantined):
-        print("  two of the traces have one run name and the same processes: verify them one at a time")
+    if repeated(outcome) is not None:
+        print("  what occurs twice was judged once; if these are traces of two runs of one name, verify them one at a time")

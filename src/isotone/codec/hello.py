@@ -1,7 +1,9 @@
 """The handshake: both sides send `Hello` first on every connection; who refuses the other says `Bye` and hangs up.
 
+Who is no member, and only asks something, sends a `Probe` in the place of its `Hello`.
+
 What every version of the wire format keeps: the first frame is a msgpack array that begins with the text `isotone` and
-the version, so that processes of different versions can tell each other so.
+the version (that of a probe: `probe` and the version), so that processes of different versions can tell each other so.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import msgspec
 
 from isotone.codec.check import well_formed
 from isotone.codec.packets import decoding
+from isotone.codec.probe import Answer, Probe
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.ids import ProcessId
 
@@ -49,10 +52,18 @@ class _Head(msgspec.Struct, array_like=True, tag="isotone"):
     version: int
 
 
+class _ProbeHead(msgspec.Struct, array_like=True, tag="probe"):
+    """What all versions of `Probe` have in common."""
+
+    version: int
+
+
 _encoder = msgspec.msgpack.Encoder()
-_head = msgspec.msgpack.Decoder(_Head | Bye)
+_head = msgspec.msgpack.Decoder(_Head | _ProbeHead | Bye)
 _hello = msgspec.msgpack.Decoder(Hello)
+_probe = msgspec.msgpack.Decoder(Probe)
 _bye = msgspec.msgpack.Decoder(Bye)
+_answer = msgspec.msgpack.Decoder(Answer | Bye)
 
 
 def encode_hello(hello: Hello) -> bytes:
@@ -72,14 +83,16 @@ def decode_bye(body: memoryview | bytes) -> Bye:
     return Bye(" ".join(bye.reason.split())[:_REASON_CHARACTERS])
 
 
-def decode_hello(body: memoryview | bytes) -> Hello | Bye:
-    """The first frame of a peer. Another wire version is an error that says so."""
+def decode_hello(body: memoryview | bytes) -> Hello | Probe | Bye:
+    """The first frame of a peer or a probe. Another wire version is an error that says so."""
     with decoding("handshake"):
         head = _head.decode(body)
         if isinstance(head, Bye):
             return decode_bye(body)
         if head.version != WIRE_VERSION:
             raise Refused(f"wire version {head.version}, this process speaks version {WIRE_VERSION}")
+        if isinstance(head, _ProbeHead):
+            return _probe.decode(body)
         hello = _hello.decode(body)
     if not well_formed(hello.process):
         raise RemoteProtocolError(f"handshake: {hello.process[:80]!r} is not a process id")
@@ -88,3 +101,10 @@ def decode_hello(body: memoryview | bytes) -> Hello | Bye:
     if not 0 < len(hello.group) <= 255 or not 0 < len(hello.address) <= 255:
         raise RemoteProtocolError("handshake: group and address must have 1 to 255 characters")
     return hello
+
+
+def decode_answer(body: bytes) -> Answer | Bye:
+    """What a process says to a probe."""
+    with decoding("answer"):
+        answer: Answer | Bye = _answer.decode(body)
+    return decode_bye(body) if isinstance(answer, Bye) else answer

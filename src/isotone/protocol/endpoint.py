@@ -473,6 +473,7 @@ class Endpoint:
     def status(self) -> dict[str, object]:
         """The state in words and numbers."""
         epoch = self.epoch
+        ordering = epoch.view.ordering if epoch else self.config.ordering
         return {
             "process": self.process,
             "closed": self.closed,
@@ -482,10 +483,15 @@ class Endpoint:
             "members": list(epoch.view.members) if epoch else [],
             "core": [epoch.view.members[rank] for rank in sorted(epoch.orderer.core)] if epoch else [],
             "external": [m for rank, m in enumerate(epoch.view.members) if rank not in epoch.orderer.core] if epoch else [],
-            "order": epoch.view.ordering.order if epoch else self.config.ordering.order,
-            "level": epoch.view.ordering.level if epoch else self.config.ordering.level,
-            "policy": epoch.view.ordering.policy if epoch else self.config.ordering.policy,
+            "order": ordering.order,
+            "level": ordering.level,
+            "k": ordering.k,
+            "options": dict(ordering.options),
+            "policy": ordering.policy,
+            "instance": epoch.switching.current if epoch and epoch.switching else 0,
+            "switch": self._under_way(epoch),
             "changing": str(self.membership.rounds.promised) if self.membership.rounds.change is not None else None,
+            "sent": (epoch.next_number if epoch else self._next_number) - 1,
             "pending": len(self.pending),
             "unstable_casts": sum(len(buffer) for buffer in epoch.buffers) if epoch else 0,
             "unstable_bytes": epoch.store.unstable_bytes if epoch else 0,
@@ -495,6 +501,16 @@ class Endpoint:
             "counters": dict(sorted(self.counters.items())),
         }
 
+    def _under_way(self, epoch: Epoch | None) -> dict[str, object] | None:
+        """The switch that is going on, or was asked for here."""
+        change = epoch.switching.change if epoch is not None and epoch.switching is not None else None
+        asked = self._wanted or (epoch.asked if epoch is not None else None)
+        switch = change.switch if change is not None else asked
+        if switch is None:
+            return None
+        phase = "asked for" if change is None else "cut" if change.said else "request"
+        return {"to": switch.ordering.order, "level": switch.ordering.level, "strategy": switch.strategy, "phase": phase}
+
     def _count_packets(self, packets: list[tuple[ProcessId, Packet]], now: int) -> None:
         """Trace rows for control records: one per turn, kind and number of receivers."""
         copies: dict[int, tuple[Sequenced | Loose, int]] = {}
@@ -502,19 +518,21 @@ class Endpoint:
             for record in (*packet.loose, *packet.records):
                 if type(record) is not Cast or not record.number:
                     copies[id(record)] = (record, copies[id(record)][1] + 1 if id(record) in copies else 1)
+        switching = self.epoch.switching if self.epoch is not None else None
         names = self.epoch.orderer.packets if self.epoch is not None else {}
-        totals: dict[tuple[str, int], tuple[int, int]] = {}
+        totals: dict[tuple[str, int, int], tuple[int, int]] = {}
         for record, fanout in copies.values():
-            if type(record) is Cast and record.payloads:
-                kind = "switch"
-            elif type(record) is Cast or type(record) is Direct:
-                kind = names.get(record.kind, "control")
+            switch = 0
+            if type(record) is Cast or type(record) is Direct:
+                kind = "switch" if type(record) is Cast and record.payloads else names.get(record.kind, "control")
+                if switching is not None:
+                    switch = switching.costs(record)
             else:
                 kind = type(record).__name__.lower()
-            key = (kind, fanout)
+            key = (kind, fanout, switch)
             count, size = totals.get(key, (0, 0))
             totals[key] = (count + 1, size + fanout * len(msgspec.msgpack.encode(record)))
         view = self.epoch.view.id if self.epoch is not None else None
         if self.recorder is not None:
-            for (kind, fanout), (count, size) in sorted(totals.items()):
-                self.recorder.packet(now, view, kind, fanout, count, size)
+            for (kind, fanout, switch), (count, size) in sorted(totals.items()):
+                self.recorder.packet(now, view, kind, fanout, count, size, switch)

@@ -13,6 +13,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from isotone.model.columns import full
 from isotone.model.errors import ConfigError, InvariantViolation, RemoteProtocolError, require
 from isotone.model.events import CoreChanged, DeliveryBatch, ReturnedBatch, Switched, SwitchRefused, Transitional, Upcall
@@ -103,6 +105,8 @@ class Epoch:
                     types, items = full(batch.types, len(batch.payloads)), full(batch.items, len(batch.payloads))
                     self._recorder.send(self.now, self.view.id, number, batch.payloads, types, items)
                 self.next_number += len(batch.payloads)
+            elif number:
+                self._sent_again(cast)
         self.store.sent(cast, batch.size if batch is not None else 0)
         if self._eager:
             self.stability.changed = True
@@ -112,6 +116,13 @@ class Epoch:
                 link.fresh.append(cast)
         self.links.dirty |= self.links.others
         return cast
+
+    def _sent_again(self, cast: Cast) -> None:
+        """Own messages travel a second time, in another instance: that is a cost of the switch."""
+        if self._recorder is not None and self.switching is not None:
+            fanout = sum(peer not in self.store.lost for peer, _ in self.links.peers)
+            size = fanout * len(msgspec.msgpack.encode(cast))
+            self._recorder.packet(self.now, self.view.id, "again", fanout, 1, size, self.switching.wanted[1])
 
     def direct(self, kind: int, stamp: list[int], to: int | None = None) -> None:
         if self.frozen:

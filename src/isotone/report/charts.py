@@ -28,17 +28,28 @@ MARK_SIGNS: Final = {"suspect": "?", "trust": "✓", "crash": "✕", "stop": "�
 
 
 def happenings(run: Figures, scale: Scale, top: float, bottom: float, labels: bool) -> list[Markup]:
-    """Faults and heals as lines through a figure."""
+    """Faults and heals as lines through a figure, switches as the stretches of time that they take."""
+    found = [
+        (time, what, tag("line", x1=scale(time), x2=scale(time), y1=top, y2=bottom, class_=f"happening {kind}"),
+         f"{what} at {show_moment(time)}", 0.0)
+        for time, kind, what in run.happenings
+    ]  # fmt: skip
+    for turn in run.turns:
+        width = max(scale(turn.end) - scale(turn.start), 2.0)
+        column = tag("rect", x=scale(turn.start), y=top, width=width, height=bottom - top, class_="turn")
+        found.append((turn.start, turn.name, column, f"switch {turn.words}\n{show_moment(turn.start)}", width))
     parts = []
     free = 0.0
-    for time, kind, what in run.happenings:
+    for time, what, shape, tip, width in sorted(found, key=lambda one: one[:2]):
         x = scale(time)
-        line = tag("line", x1=x, x2=x, y1=top, y2=bottom, class_=f"happening {kind}")
-        tip = f"{what} at {show_moment(time)}"
-        parts.append(tag("g", line, tag("line", x1=x, x2=x, y1=top, y2=bottom, class_="grasp"), data_tip=tip))
+        grasp = tag("line", x1=x + width / 2, x2=x + width / 2, y1=top, y2=bottom, class_="grasp")
+        parts.append(tag("g", shape, grasp, data_tip=tip))
+        length = 7 * len(what)
         if labels and x >= free and x < scale.end - 20:
-            parts.append(tag("text", what, x=x + 4, y=top + 9, class_="happened"))
-            free = x + 8 + 7 * len(what)
+            left = x + width + 4 if x + width + 4 + length < scale.end else x - 4 - length
+            if left >= free:
+                parts.append(tag("text", what, x=left, y=top + 9, class_="happened"))
+                free = left + length + 4
     return parts
 
 
@@ -58,11 +69,15 @@ def bands_chart(run: Figures) -> Markup:
         label = [tag("title", name), shorten(name)]
         parts.append(tag("text", label, x=LEFT - 8, y=y + height / 2 + 4, text_anchor="end", class_="lane"))
         place = (y + height * 0.14, height * 0.72)
-        parts.extend(_band(run, band, scale, place, paints) for band in _visible(by_lane[lane], scale))
+        taken = sorted(scale(mark.time) for mark in run.marks if mark.lane == lane)
+        parts.extend(_band(run, band, scale, place, paints, taken) for band in _visible(by_lane[lane], scale))
     parts.extend(happenings(run, scale, 2, bottom, labels=True))
     parts.extend(_marks(run, scale, top, height))
     parts.extend(time_axis(scale, bottom + 2, run.timed))
     keys = [tag("span", f"{sign} {MARK_WORDS[kind]}", class_="key") for kind, sign in MARK_SIGNS.items()]
+    if run.turns:
+        words = "a switch, from the first process that has the request to the last that has switched"
+        keys.append(tag("span", tag("i", class_="turning"), words, class_="key"))
     signs = tag("p", keys, class_="legend")
     return join([figure(parts, bottom + 26, "views over time, one lane per process", kind="time"), signs, _view_table(run)])
 
@@ -79,7 +94,9 @@ def _visible(bands: Sequence[Band], scale: Scale) -> list[Band]:
     return result
 
 
-def _band(run: Figures, band: Band, scale: Scale, place: tuple[float, float], paints: dict[str, str]) -> Markup:
+def _band(
+    run: Figures, band: Band, scale: Scale, place: tuple[float, float], paints: dict[str, str], taken: Sequence[float]
+) -> Markup:
     y, height = place
     x, end = scale(band.start), scale(band.end)
     width = max(end - x, 1.0)
@@ -90,8 +107,11 @@ def _band(run: Figures, band: Band, scale: Scale, place: tuple[float, float], pa
     if band.frozen is not None:
         frozen = scale(band.frozen)
         parts.append(tag("rect", x=frozen, y=y, width=max(end - frozen, 1), height=height, class_="frozen"))
-    if width > 9 * len(band.view) + 10 and height > 13 and band.view in paints:
-        label = f"{band.view} · {len(band.members)}" if width > 9 * len(band.view) + 40 and band.members else band.view
+    epoch, _, proposer = band.view.partition("@")
+    name = f"{epoch}@{shorten(proposer)}"
+    room = min(next((sign - 10 for sign in taken if sign > x), end), end) - x  # a sign would cover the label
+    if room > 9 * len(name) + 14 and height > 13 and band.view in paints:
+        label = f"{name} · {len(band.members)}" if room > 9 * len(name) + 44 and band.members else name
         parts.append(tag("text", label, x=x + 12, y=y + height / 2 + 4, class_="inband"))
     return tag("g", parts, data_tip=tip, tabindex=0 if width > 4 else None, class_="band")
 

@@ -5,11 +5,16 @@ from typing import Any
 from isotone.report.cutout import CutOut
 from isotone.report.figures import MARK_WORDS
 from isotone.report.markup import Markup, numbers, table, tag
+from isotone.report.plot import shorten
 from isotone.report.stats import show_moment
 from isotone.report.story import Event, MessageId, Story, show_message, show_view
+from isotone.report.turns import phase_words
 
 TABLE_ROWS_MOST = 400
-SIGNS = "○ send  ● deliver  ┃ installs a view  ❚ freezes its view  ¦ ends it  ? suspects  ✓ trusts again  ✕ crashes  ■ stops"
+SIGNS = (
+    "○ send  ● deliver  ┃ installs a view  ❚ freezes its view  ¦ ends it  ? suspects  ✓ trusts again  ✕ crashes  ■ stops  "
+    "⇄ has switched the order (shaded: from the request on)"
+)
 
 
 def diagram(cut: CutOut, identifier: str) -> tuple[Markup, dict[str, Any]]:
@@ -81,7 +86,12 @@ def diagram_data(cut: CutOut) -> dict[str, Any]:
         if event.message is not None:
             entry["m"] = numbers_[event.message]
         if event.kind == "view":
-            entry["v"] = show_view(event.row)
+            epoch, _, proposer = show_view(event.row).partition("@")
+            entry["v"] = f"{epoch}@{shorten(proposer)}"
+        if event.kind == "switch":
+            detail = event.row.get("detail") or {}
+            entry["p"] = detail.get("phase") or "done"
+            entry["v"] = detail.get("to") or "?"
         events.append(entry)
     first, last = (cut.events[0].time, cut.events[-1].time) if cut.events else (0, 0)
     around = [
@@ -95,8 +105,21 @@ def diagram_data(cut: CutOut) -> dict[str, Any]:
         "messages": messages,
         "events": events,
         "around": around,
+        "turns": _turns(cut),
         "focus": cut.focus,
     }
+
+
+def _turns(cut: CutOut) -> list[dict[str, Any]]:
+    """The switches at each process, by the first and the last event of them that the cut-out has."""
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for rank, event in enumerate(cut.events):
+        if event.kind == "switch":
+            detail = event.row.get("detail") or {}
+            named = ("instance",) if detail.get("instance") is not None else ("strategy", "from", "to")
+            key = (event.lane, show_view(event.row), *(detail.get(name) for name in named))
+            found.setdefault(key, {"l": event.lane, "first": rank})["last"] = rank
+    return [turn for turn in found.values() if turn["last"] > turn["first"]]
 
 
 def describe(story: Story, event: Event) -> str:
@@ -120,6 +143,8 @@ def describe(story: Story, event: Event) -> str:
             what = f"freezes view {view}"
         case "transitional":
             what = f"ends view {view} together with {', '.join(row.get('members') or ())}"
+        case "switch":
+            what = phase_words(row.get("detail"))
         case kind:
             what = f"{MARK_WORDS.get(kind, kind)} {row.get('peer') or ''}".strip()
             what += f" ({row['level']})" if row.get("level") else ""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from isotone.report.story import show_view
+from isotone.report.turns import Turn, phase_words, turns_of
 
 TABLES: Final = ("by_protocol", "throughput", "gaps", "rate_variance", "view_changes", "switches")
 MARK_WORDS: Final = {
@@ -17,7 +18,7 @@ MARK_WORDS: Final = {
     "trust": "trusts again",
     "crash": "crashes",
     "stop": "stops on purpose",
-    "switch": "switches protocol",
+    "switch": "has switched the order",
 }
 
 
@@ -91,6 +92,7 @@ class Figures:
     bands: list[Band] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     happenings: list[Happening] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
     latency: dict[int, Moment] = field(default_factory=dict)
     """By stretch."""
     spreads: list[Spread] = field(default_factory=list)
@@ -137,6 +139,8 @@ def figures_of(data: Mapping[str, Any]) -> Figures:
             what = (entry["detail"] or {}).get("kind") or entry["kind"]
             found.happenings.append(Happening(entry["at"], entry["kind"], what))
     found.happenings.sort()
+    found.turns = turns_of(data["switches"]) if found.timed else []
+    found.happenings = _without_granted(found.happenings, found.turns)
     _latency(found, data)
     found.rates = {entry["bucket"]: (entry["sent"], entry["delivered"]) for entry in data["rate_over_time"]}
     for entry in data["control"]:
@@ -146,6 +150,13 @@ def figures_of(data: Mapping[str, Any]) -> Figures:
     totals = {name: data[f"{name}_total"] for name in ("processes", "views", "marks", "happenings", "by_origin", "control")}
     found.cut = {name: (len(data[name]), total) for name, total in totals.items() if total > len(data[name])}
     return found
+
+
+def _without_granted(happenings: Sequence[Happening], turns: Sequence[Turn]) -> list[Happening]:
+    """A simulator also notes that it asks for a switch; where the switch follows, that says it better."""
+    asked = [happening.time for happening in happenings if happening.what == "switch"]
+    granted = {max(time for time in asked if time <= turn.start) for turn in turns if asked and asked[0] <= turn.start}
+    return [happening for happening in happenings if happening.what != "switch" or happening.time not in granted]
 
 
 def _bands(data: Mapping[str, Any], people: Sequence[Mapping[str, Any]], lanes: Mapping[str, int], timed: bool) -> list[Band]:
@@ -167,9 +178,11 @@ def _marks(entries: Sequence[Mapping[str, Any]], lanes: Mapping[str, int], timed
     marks = []
     for entry in entries:
         time = entry["at"] if timed else entry["step"]
-        if time is None or entry["process"] not in lanes:
+        phase = (entry["detail"] or {}).get("phase")
+        if time is None or entry["process"] not in lanes or phase not in (None, "done"):  # a switch has one sign, at its end
             continue
-        words = f"{entry['process']} {MARK_WORDS[entry['kind']]}"
+        told = phase_words(entry["detail"]) if entry["kind"] == "switch" else MARK_WORDS[entry["kind"]]
+        words = f"{entry['process']} {told}"
         if entry["peer"]:
             words += f" {entry['peer']} ({entry['level'] or ''})"
         marks.append(Mark(time, lanes[entry["process"]], entry["kind"], words))

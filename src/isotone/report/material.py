@@ -24,6 +24,8 @@ from isotone.report.story import RowLike
 RUNS_MOST: Final = 8
 """So many runs are shown; those that a witness is about come first."""
 ROWS_PER_PARTITION: Final = 200_000
+AROUND_TURN_NS: Final = 2_000_000
+"""So much time on either side of a switch at least."""
 AROUND: Final = 60
 """Steps on either side of a chosen one."""
 
@@ -172,8 +174,20 @@ class _Gathering:
             for run in self._runs:
                 found.append(("The chosen range", why, Wish(run, times=(start, end), zeros=self._zeros[run])))
         if not found:
-            found = [self._liveliest(material.figures) for material in calm]
+            for material in calm:
+                found += [*self._slowest_turn(material.figures), self._liveliest(material.figures)]
         return found
+
+    def _slowest_turn(self, figures: Figures) -> list[tuple[str, str, Wish]]:
+        """The switch with the longest pause, and as much around it."""
+        if not figures.turns:
+            return []
+        turn = max(figures.turns, key=lambda turn: (turn.gap, -turn.start))
+        around = max(turn.end - turn.start, AROUND_TURN_NS)
+        others = f"; the one of {len(figures.turns)} switches with the longest pause" if len(figures.turns) > 1 else ""
+        why = f"from {show_moment(turn.start)} on, for {show_duration(turn.end - turn.start)}{others}"
+        times = (turn.start - around, turn.end + around)
+        return [(f"The switch {turn.name}", why, Wish(figures.run, times=times, zeros=self._zeros[figures.run]))]
 
     def _around(self, run: str, rows: Sequence[RowLike]) -> list[tuple[str, str, Wish]]:
         process, step = self._chosen.around or ("", 0)

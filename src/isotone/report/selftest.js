@@ -37,6 +37,8 @@ if (location.hash === "#selftest") {
     edge.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX: 200, clientY: 100 }));
     seen.edgeHint = document.getElementById("tip").textContent;
   }
+  seen.turns = document.querySelectorAll("svg.time .turn").length;
+  seen.turned = document.querySelectorAll("svg.spacetime .turn").length;
   const band = document.querySelector(".band");
   if (band) {
     band.dispatchEvent(new PointerEvent("pointermove", { bubbles: true, clientX: 300, clientY: 100 }));

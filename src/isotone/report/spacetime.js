@@ -3,7 +3,7 @@
    Data of a figure with id X is the JSON in the element X-data; all text reaches the page as text, never as markup. */
 (() => {
   const WIDTH = 1120, LEFT = 92, RIGHT = 26, TOP = 30, COLOURS = 8;
-  const SIGNS = { crash: "✕", stop: "■", suspect: "?", trust: "✓", switch: "⇄", start: "▸", flush: "❚", transitional: "¦", view: "▮" };
+  const SIGNS = { crash: "✕", stop: "■", suspect: "?", trust: "✓", start: "▸", flush: "❚", transitional: "¦", view: "▮" };
 
   class Diagram {
     constructor(figure, data) {
@@ -101,6 +101,7 @@
       const field = this.make("g", { "clip-path": `url(#${this.figure.id}-clip)` }, svg);
       this.drawAxis(field, bottom);
       this.drawAround(field, bottom);
+      this.drawTurns(field, row);
       this.drawEvents(field, row);
     }
 
@@ -147,6 +148,17 @@
       }
     }
 
+    /* Switches at a process, from the request on. */
+    drawTurns(field, row) {
+      for (const turn of this.data.turns) {
+        const y = row.get(turn.l);
+        if (y === undefined) continue;
+        const [x, end] = [turn.first, turn.last].map((rank) => this.x(this.at(this.data.events[rank])));
+        if (end < LEFT || x > WIDTH) continue;
+        this.make("rect", { x, y: y - 11, width: Math.max(end - x, 2), height: 22, class: "turn" }, field);
+      }
+    }
+
     drawEvents(field, row) {
       const { data } = this, groups = new Map();
       const group = (index) => {
@@ -174,6 +186,14 @@
             if (x - (spot.get(y) ?? -99) > 60) {
               spot.set(y, x);
               this.make("text", { x: x + 4, y: y - 8, class: "name" }, sign, event.v);
+            }
+          }
+          else if (event.k === "switch") {
+            sign.setAttribute("class", "turned");
+            this.make("line", { x1: x, x2: x, y1: y - 11, y2: y + 11, class: "phase" }, sign);
+            if (event.p === "done" && x - (spot.get(y) ?? -99) > 60) {
+              spot.set(y, x);
+              this.make("text", { x: x + 4, y: y - 8, class: "name" }, sign, "⇄ " + event.v);
             }
           }
           else this.make("text", { x, y: y + 5, class: "sign " + event.k }, sign, SIGNS[event.k] || "•");
@@ -206,7 +226,7 @@
         spot.set(level, x);
         this.make("text", { x, y: level, "text-anchor": "middle", class: "name" }, owner, message.id);
       }
-      for (const front of ["named", "followed"]) field.querySelectorAll("." + front).forEach((element) => field.append(element));
+      for (const front of ["turned", "named", "followed"]) field.querySelectorAll("." + front).forEach((element) => field.append(element));
     }
 
     /* Messages of a witness have colours of their own, others the colour of their origin. */

@@ -19,6 +19,7 @@ _TILES: Final = {
     "switches": "switches",
     "switch_max_ns": "longest switch",
     "switch_gap_max_ns": "longest pause around a switch",
+    "switch_bytes": "extra bytes of switches",
 }
 _TABLES: Final = {
     "by_protocol": ("Latency by protocol", ("protocol", "latency_count", "latency_p50_ns", "latency_p99_ns", "latency_max_ns")),
@@ -32,7 +33,7 @@ _TABLES: Final = {
         "View changes, the longest pauses first",
         ("process", "at", "previous_epoch", "view_epoch", "view_proposer", "duration_ns", "gap_ns"),
     ),
-    "switches": ("Switches", ("process", "at", "strategy", "from", "to", "duration_ns", "gap_ns")),
+    "switches": ("Switches", ("process", "at", "strategy", "from", "to", "duration_ns", "gap_ns", "extra_bytes")),
 }
 
 

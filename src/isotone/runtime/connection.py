@@ -18,6 +18,7 @@ from isotone.codec import (
     Bye,
     FrameDecoder,
     Hello,
+    Probe,
     Refused,
     decode_bye,
     decode_hello,
@@ -45,6 +46,9 @@ class Owner(Protocol):
     def opened(self, connection: Connection, hello: Hello) -> None:
         """The peer said who it is; raises `RemoteProtocolError` to turn it away."""
 
+    def probed(self, connection: Connection, probe: Probe) -> None:
+        """Somebody who is no member asks something; raises `RemoteProtocolError` to turn it away."""
+
     def lost(self, connection: Connection) -> None:
         """The connection is gone; `connection.error` says why, if there is more to say than that."""
 
@@ -61,6 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         """Set by `opened`: who gets the packets; raises `RemoteProtocolError` for a bad one."""
         self.dialled = dialled
         self.peer: str | None = None
+        self.asking = False  # a probe is at the other end
         self.address = ""
         self.frame_bytes = 0
         self.heard = monotonic()
@@ -139,6 +144,23 @@ class Connection(asyncio.BufferedProtocol):
         self.sent = now
         return True
 
+    def answer(self, body: bytes) -> None:
+        """Answer a probe, and hang up."""
+        if self._transport is not None and not self.closing:
+            self._transport.write(frame(body))
+            self.close()
+
+    @property
+    def host(self) -> str:
+        """Where the other end is; empty if that is not known."""
+        name = None if self._transport is None else self._transport.get_extra_info("peername")
+        return str(name[0]) if isinstance(name, tuple) and name else ""
+
+    @property
+    def queued(self) -> int:
+        """Bytes that the peer has not taken yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def close(self, error: RemoteProtocolError | None = None) -> None:
         """Hang up; a peer that did wrong is told what. What was written before is still sent, for a moment."""
         if self.closing:
@@ -162,9 +184,16 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
-    def _greeted(self, hello: Hello | Bye) -> None:
+    def _greeted(self, hello: Hello | Probe | Bye) -> None:
         if isinstance(hello, Bye):
             self._dismissed(hello)
+            return
+        if self.asking or (isinstance(hello, Probe) and self.dialled is not None):
+            raise RemoteProtocolError("a probe asks once, and is not dialled")
+        if isinstance(hello, Probe):
+            self.asking = True
+            self._cancel_timer()
+            self._owner.probed(self, hello)
             return
         self.peer = hello.process
         self.address = hello.address

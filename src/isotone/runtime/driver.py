@@ -93,6 +93,7 @@ class Driver:
         self.failure: BaseException | None = None
         self.on_expelled: Callable[[], None] | None = None  # who brings this process back, if anybody
         self.turns = 0
+        self.delivered = 0  # messages, since this process began
         self._turned = 0
         self._trace = trace
         self._scheduled = False
@@ -286,6 +287,7 @@ class Driver:
     def _hand_over(self, upcalls: list[Upcall]) -> None:
         for upcall in upcalls:
             if isinstance(upcall, DeliveryBatch):
+                self.delivered += len(upcall.payloads)
                 continue
             if isinstance(upcall, Blockage):
                 self.outgoing.block(f"this process is {upcall.reason}" if upcall.blocked else None)

@@ -12,10 +12,11 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, cast
 
 import msgspec
 
+from isotone.codec import SwitchTold, SwitchWanted
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import Closed, ConfigError, LocalProtocolError, unknown
 from isotone.model.ids import ProcessId, incarnation_of, name_of, process_id
@@ -27,6 +28,7 @@ from isotone.protocol.ordering import registry
 from isotone.protocol.recorder import Recorder
 from isotone.protocol.switching.policy import concrete
 from isotone.runtime.addresses import parse_address, same_place
+from isotone.runtime.desk import PROBES, Desk, Probes
 from isotone.runtime.driver import Driver, EndpointFactory, EndpointLike
 from isotone.runtime.events import Batch, Event
 from isotone.runtime.logs import logger
@@ -68,6 +70,8 @@ class Group:
         rejoin: bool,
         endpoint_factory: EndpointFactory,
         state: Stateful | None = None,
+        probes: Probes = "local",
+        control: bool = False,
     ) -> None:
         self.group = group
         self._config = config
@@ -87,6 +91,9 @@ class Group:
         self._network: Network | None = None
         self._driver: Driver | None = None
         self._shut: asyncio.Task[None] | None = None
+        self._control = control
+        self._desk = Desk(probes, self.status, self._switch_for if control else None)
+        self._began = 0.0
         self._address = ""
 
     # --- who and where ---------------------------------------------------------------------------------------------
@@ -109,10 +116,18 @@ class Group:
     def status(self) -> dict[str, object]:
         """The state of the endpoint and of the connections, for people."""
         driver = self._running()
+        view = driver.endpoint.view
         return {
+            "group": self.group,
+            "wire_version": driver.network.hello.version,
             **driver.endpoint.status(),
             "address": self._address,
+            "addresses": {} if view is None else {member: driver.endpoint.address_of(member) for member in view.members},
+            "control": self._control,
+            "uptime_s": round(time.monotonic() - self._began, 3),
+            "delivered": driver.delivered,
             "linked": driver.network.linked(),
+            "links": driver.network.links(),
             "backlog_bytes": driver.inbox.backlog,
             "packets_lost": driver.network.lost_packets,
             "turns": driver.turns,
@@ -136,6 +151,8 @@ class Group:
             conflicts = config.ordering.relation
             driver = self._driver = Driver(endpoint, network, limits.payload_bytes, self._trace, self._state, conflicts)
             driver.on_expelled = self._expelled if self._rejoins else None
+            self._began = time.monotonic()
+            network.desk = self._desk
             driver.start()
             network.start(driver, self._seeds)
             await self._first_view(driver)
@@ -207,6 +224,7 @@ class Group:
                 self._trace = LiveTrace(self._trace_path, again, self._trace_form)
                 self._trace.start()
             endpoint = self._factory(self._settle_founder(), self._trace.recorder if self._trace is not None else None)
+            network.desk = self._desk
             driver.restart(endpoint, network, self._trace)
             network.start(driver, list(dict.fromkeys([*self._seeds, *(place for place in places if place)])))
         except Exception as error:
@@ -280,6 +298,19 @@ class Group:
             total = registry.find(now.order).total and registry.find(ordering.order).total
             strategy = "dual_ids" if total else "stop"
         await driver.switch(Switch(ordering, strategy, rule, fresh))
+
+    async def _switch_for(self, wanted: SwitchWanted) -> SwitchTold:
+        """A probe asks for a switch."""
+        began, before = time.monotonic(), self.view
+        await self.switch(
+            wanted.order, level=cast(Level | None, wanted.level), k=wanted.k, options=wanted.options,
+            strategy=cast(Strategy | None, wanted.strategy), rule=cast(Rule, wanted.rule), fresh=wanted.fresh,
+        )  # fmt: skip
+        after = self.view
+        if after is None:
+            raise Closed("this process has left the group")
+        was = _told(before.ordering if before is not None else self._config.ordering)
+        return SwitchTold(self.process, str(after.id), was, _told(after.ordering), time.monotonic() - began)
 
     # --- receiving -------------------------------------------------------------------------------------------------
 
@@ -373,6 +404,8 @@ def join(
     rejoin: bool = True,
     timeout: float | None = None,
     state: Stateful | None = None,
+    probes: Probes = "local",
+    control: bool = False,
     _endpoint_factory: EndpointFactory = _endpoint,
 ) -> Group:
     """A group to be entered with `async with`, which waits for the first view (at most `timeout` seconds).
@@ -387,6 +420,9 @@ def join(
 
     `conflicts` is for semantic orders: messages that do not conflict may be delivered in different orders. All members declare
     the same relation; who has another one is refused. A message whose type it does not know is an error at `send`.
+
+    `probes` says whom this process tells its status: `local` (who asks over the loopback interface), `all` or `none`; with
+    `control` they may also make the group switch its order (`isotone probe`, see docs/live.md).
     """
     if not 0 < len(group) <= 255 or not group.isprintable():
         raise ConfigError(f"group name {group!r}: use 1 to 255 printable characters")
@@ -400,6 +436,8 @@ def join(
     if conflicts is not None and not isinstance(conflicts, Conflicts):
         raise ConfigError(f"conflicts is {conflicts!r}: must be isotone.Conflicts, such as Conflicts.by_item()")
     _check_types(order, level, k, options, membership, founders, timing, limits, trace_form, state)
+    if probes not in PROBES:
+        raise unknown("probes", str(probes), PROBES)
     ordering = Ordering(order, level, k, dict(options or {}), conflicts)
     registry.validate(ordering)
     ordering = concrete(ordering)
@@ -415,7 +453,8 @@ def join(
         founders=tuple(founders),
     )
     return Group(
-        group, config, listen, advertise, addresses, trace, trace_form, timeout, found, rejoin, _endpoint_factory, state
+        group, config, listen, advertise, addresses, trace, trace_form, timeout, found, rejoin, _endpoint_factory, state,
+        probes, control,
     )  # fmt: skip
 
 

@@ -16,12 +16,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from isotone.codec import FRAME_BYTES, WIRE_VERSION, Hello, PacketEncoder, Refused
+from isotone.codec import FRAME_BYTES, WIRE_VERSION, Hello, PacketEncoder, Probe, Refused
 from isotone.model.errors import ConfigError, RemoteProtocolError
 from isotone.model.ids import ProcessId, name_of
 from isotone.model.records import Packet
 from isotone.runtime.addresses import format_address, is_wildcard, parse_address
 from isotone.runtime.connection import Connection
+from isotone.runtime.desk import Desk
 from isotone.runtime.dialer import Dialer
 from isotone.runtime.logs import RateLimited
 from isotone.runtime.seeds import Seeds
@@ -64,6 +65,7 @@ class Network:
         self.write_bytes = write_bytes
         self.seeds = Seeds(group, ())
         self.receiver: Receiver | None = None
+        self.desk: Desk | None = None  # who answers probes, if anybody
         self._resolve = resolve
         self._encoder = PacketEncoder()
         self._dialer = Dialer(self._connect)
@@ -211,8 +213,17 @@ class Network:
         self._links[peer] = connection
         self.receiver.connected(peer, hello.address)
 
+    def probed(self, connection: Connection, probe: Probe) -> None:
+        if probe.group != self.hello.group:
+            raise Refused(f"group {probe.group!r} is not group {self.hello.group!r}")
+        if self._closed or self.desk is None:
+            raise Refused("nobody answers probes here")
+        self.desk.take(connection, probe.wanted)
+
     def lost(self, connection: Connection) -> None:
         self._all.discard(connection)
+        if connection.asking and self.desk is not None:
+            self.desk.lost(connection)
         peer, error = connection.peer, connection.error
         if error is not None and not self._closed:
             whom = peer or connection.dialled or "a caller"
@@ -287,3 +298,15 @@ class Network:
     def linked(self) -> list[ProcessId]:
         """The peers that a link leads to."""
         return sorted(self._links)
+
+    def links(self) -> dict[ProcessId, dict[str, object]]:
+        """The same in more detail, for people."""
+        now = time.monotonic()
+        return {
+            peer: {
+                "dialled_by": self.hello.process if link.dialled is not None else peer,
+                "heard_ms_ago": round(1_000 * (now - link.heard), 1),
+                "queued_bytes": link.queued,
+            }
+            for peer, link in sorted(self._links.items())
+        }

@@ -200,9 +200,15 @@ class TraceRecorder:
 
     # --- the network -----------------------------------------------------------------------------------------------
 
-    def packet(self, now: int, view: ViewId | None, packet_kind: str, fanout: int, count: int, size: int) -> None:
-        """`count` control records of one kind left for `fanout` receivers, `size` bytes in total."""
-        self._plain("packet", now, view, {"packet": packet_kind, "fanout": fanout, "count": count, "size": size})
+    def packet(
+        self, now: int, view: ViewId | None, packet_kind: str, fanout: int, count: int, size: int, switch: int = 0
+    ) -> None:
+        """`count` control records of one kind left for `fanout` receivers, `size` bytes in total.
+
+        `switch`: only for the sake of the switch to this instance of an orderer; 0 for what would have left anyhow.
+        """
+        fields: Row = {"packet": packet_kind, "fanout": fanout, "count": count, "size": size}
+        self._plain("packet", now, view, _detailed(fields, {"switch": str(switch)} if switch else {}))
 
     def fault(self, now: int, peer: str | None, detail: Mapping[str, str]) -> None:
         self._plain("fault", now, None, _detailed({"peer": peer} if peer is not None else {}, detail))

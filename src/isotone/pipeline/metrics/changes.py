@@ -1,20 +1,24 @@
 """What changes cost: how long a view change or a switch of protocols takes at each process, and how long deliveries paused.
 
-A view change lasts from the row that freezes the old view (`flush`, or else `transitional`) to the new view. A switch lasts
-from the first to the last of its rows: rows in a row with the same `strategy`, `from` and `to` in `detail`, one of each
-`phase`. The gap of a change is the longest time between two deliveries in a row at that process that overlaps the change;
-null if nothing was delivered before or nothing after.
+A view change lasts from the row that freezes the old view (`flush`, or else `transitional`) to the new view. A switch is
+rows in a row of one view with the same `instance` in `detail` (without one, with the same `strategy`, `from` and `to`), one of
+each `phase`; it lasts from the first of them to the last, if one says that it is `done`. The gap of a change is the longest time
+between two deliveries in a row at that process that overlaps the change; null if nothing was delivered before or nothing after.
+What a process sent for the sake of a switch are the packet rows of the view whose `detail["switch"]` is the instance.
 
 Rows about changes are few: they are put in order per process, and spread to all tasks when the gaps are looked for.
 """
 
+from functools import reduce
+from operator import and_
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 
+from isotone.pipeline.metrics.columns import COST, DONE, NAMED, VIEW
 from isotone.pipeline.metrics.flow import gaps_between
-from isotone.pipeline.metrics.frame import CHUNK, of_kind
+from isotone.pipeline.metrics.frame import CHUNK, complete_sum, of_kind
 from isotone.pipeline.metrics.messages import History, prepare
 
 _PROCESS: Final = ("run", "process")
@@ -31,9 +35,12 @@ def view_changes(history: History) -> DataFrame:
 
 
 def switches(history: History) -> DataFrame:
-    """One row per switch at a process; `phases` are nanoseconds from its first row, `at` is when it ended."""
+    """One row per switch at a process; `phases` are nanoseconds from its first row, `at` is when it ended.
+
+    `extra_bytes` is what the process sent for its sake; null if no row says so.
+    """
     ready = prepare(history)
-    return with_gap(protocol_switches(ready), ready.delivered)
+    return with_gap(_with_extra(protocol_switches(ready), ready.rows), ready.delivered)
 
 
 def view_spans(history: History) -> DataFrame:
@@ -105,9 +112,10 @@ def views(history: History) -> DataFrame:
 def protocol_switches(history: History) -> DataFrame:
     """`switches` without what needs the rest of the history."""
     rows = prepare(history).rows.where(of_kind("switch"))
-    named = [F.col("detail")[name].alias(name) for name in ("strategy", "from", "to", "phase")]
-    rows = rows.select(*_PROCESS, "step", "time", "at", "protocol", *named)
-    what = F.struct("strategy", "from", "to")
+    named = [F.col("detail")[name].alias(name) for name in (*NAMED, "instance", "phase")]
+    rows = rows.select(*_PROCESS, *VIEW, "step", "time", "at", "protocol", *named)
+    unnumbered = [F.when(F.col("instance").isNull(), F.col(name)) for name in NAMED]
+    what = F.struct(*VIEW, "instance", *unnumbered)
     order = Window.partitionBy(*_PROCESS).orderBy("step")
     other = F.coalesce(~what.eqNullSafe(F.lag(what).over(order)), F.lit(True))
     rows = rows.withColumn("other", other.cast("int"))
@@ -116,28 +124,45 @@ def protocol_switches(history: History) -> DataFrame:
     rows = rows.withColumn("again", F.row_number().over(again))
     moment = F.struct("step", "time", "at")
     named_phase = F.when(F.col("phase").isNotNull(), F.struct("phase", "time"))
-    found = rows.groupBy(*_PROCESS, "turn", "again", "strategy", "from", "to").agg(
+    found = rows.groupBy(*_PROCESS, "turn", "again", *VIEW, "instance").agg(
+        *[F.max_by(name, "step").alias(name) for name in NAMED],
         F.min(moment).alias("begin"),
         F.max(moment).alias("end"),
         F.max_by("protocol", "step").alias("protocol"),
         F.count("*").alias("rows"),
+        F.coalesce(F.some(F.col("phase") == DONE), F.lit(False)).alias("done"),
         F.map_from_entries(F.collect_list(named_phase)).alias("times"),
     )
     phases = F.transform_values("times", lambda _, time: time - F.col("begin.time"))
+    took = _took("end.time", "begin.time")
     return found.select(
         *_PROCESS,
-        "strategy",
-        "from",
-        "to",
+        *VIEW,
+        *NAMED,
+        "instance",
         "protocol",
         F.col("begin.step").alias("begin_step"),
         F.col("end.step").alias("end_step"),
         F.col("end.time").alias("time"),
         F.col("end.at").alias("at"),
-        F.when(F.col("rows") > 1, _took("end.time", "begin.time")).alias("duration_ns"),
+        F.when((F.col("rows") > 1) & F.col("done"), took).alias("duration_ns"),
         phases.alias("phases"),
-        F.when(F.col("rows") == 1, "switch.phase").when(_took("end.time", "begin.time").isNull(), "switch.time").alias("missing"),
+        F.when(F.col("rows") == 1, "switch.phase")
+        .when(~F.col("done"), "switch.done")
+        .when(took.isNull(), "switch.time")
+        .alias("missing"),
     )
+
+
+def _with_extra(found: DataFrame, rows: DataFrame) -> DataFrame:
+    """The switches with `extra_bytes`."""
+    instance = F.col("detail")[COST]
+    names = (*_PROCESS, *VIEW, "instance")
+    paid = rows.where(of_kind("packet") & instance.isNotNull()).withColumn("instance", instance)
+    paid = paid.groupBy(*names).agg(complete_sum(F.col("size")).alias("extra_bytes"))
+    paid = F.broadcast(paid.toDF(*(f"paid_{name}" for name in names), "extra_bytes"))
+    same = [F.col(name).eqNullSafe(F.col(f"paid_{name}")) for name in names]
+    return found.join(paid, reduce(and_, same), "left").drop(*(f"paid_{name}" for name in names))
 
 
 def _took(end: str, begin: str) -> Column:

@@ -15,6 +15,14 @@ ACCURACY: Final = 10_000
 VIRTUAL: Final = "virtual"
 SURROUNDINGS: Final = ("fault", "heal", "start", "stop")
 
+VIEW: Final = ("view_epoch", "view_proposer")
+NAMED: Final = ("strategy", "from", "to")
+"""What `detail` of a switch row says of the switch, besides its `instance` and `phase`."""
+DONE: Final = "done"
+"""The phase in which a switch has come to its end."""
+COST: Final = "switch"
+"""In `detail` of a packet row: the instance for whose sake the records were sent."""
+
 RUNS_MAX: Final = 20
 BUCKETS_MAX: Final = 300
 WANTED_BUCKETS_MAX: Final = 10_000
@@ -77,10 +85,11 @@ COLUMNS: Final[dict[str, str]] = {
     "view_change_mean_ns": "from flush to view at a process, mean",
     "view_change_max_ns": "the longest",
     "view_change_gap_max_ns": "longest time without a delivery at a process around a view change",
-    "switches": "switches of the protocol at a process",
+    "switches": "switches of the protocol at a process, also those that a view ended",
     "switch_mean_ns": "from the first to the last phase at a process, mean",
     "switch_max_ns": "the longest",
     "switch_gap_max_ns": "longest time without a delivery at a process around a switch",
+    "switch_bytes": "what all processes sent for the sake of switches",
     "delay_messages": "messages both received and delivered, over all processes and views",
     "delay_degree": "degree of delay, summed over processes and views",
     "delay_overtaken": "messages that a later arrival passed",

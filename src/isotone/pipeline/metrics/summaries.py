@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from isotone.pipeline.metrics.changes import protocol_switches, views, with_gap
-from isotone.pipeline.metrics.columns import BUCKET_NS, COLUMNS
+from isotone.pipeline.metrics.columns import BUCKET_NS, COLUMNS, COST
 from isotone.pipeline.metrics.delays import delay
 from isotone.pipeline.metrics.flow import gaps_between, per_second, series
 from isotone.pipeline.metrics.frame import complete_sum, of_kind, ratio, spread
@@ -78,6 +78,7 @@ def _counted(rows: DataFrame) -> DataFrame:
         complete_sum(count, of_kind("packet")).alias("control_multicasts"),
         complete_sum(count * F.col("fanout"), of_kind("packet")).alias("control_records"),
         complete_sum(F.col("size"), of_kind("packet")).alias("control_bytes"),
+        complete_sum(F.col("size"), of_kind("packet") & F.col("detail")[COST].isNotNull()).alias("switch_bytes"),
     )
 
 
@@ -149,6 +150,7 @@ def _missing() -> Column:
         "packet.fanout": packing & F.col("control_records").isNull(),
         "packet.size": packing & F.col("control_bytes").isNull(),
         "view": ~viewing,
+        "packet.switch": packing & (F.col("switches") > 0) & F.col("switch_bytes").isNull(),
         "flush": (F.col("view_changes") > 0) & (F.col("flush_rows") == 0),
     }
     return F.array_compact(F.array(*[F.when(lack, name) for name, lack in lacks.items()]))

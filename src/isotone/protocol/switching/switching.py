@@ -118,6 +118,16 @@ class Switching(Orderer):
         change = self.change
         return (change.switch, change.instance) if change is not None else (None, self.current)
 
+    def costs(self, record: Cast | Direct) -> int:
+        """The instance whose switch a control record is sent for; 0 for one that would be sent without a switch too.
+
+        What is said about a switch is, and so are the records of an orderer that is not in force yet.
+        """
+        instance = record.kind >> BITS
+        if type(record) is Cast and record.payloads:
+            return instance + 1
+        return instance if record.kind & KINDS == READY or instance > self.current else 0
+
     def submit(self, batch: Batch, now: int) -> None:
         self.now = now
         self._act()

@@ -4,8 +4,13 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final, TypeAlias
 
+import msgspec
+import numpy as np
+
+from isotone.pipeline.metrics.columns import COST, DONE, NAMED, VIEW
+from isotone.pipeline.metrics.plain.flow import text
 from isotone.pipeline.metrics.plain.run import Run
-from isotone.pipeline.metrics.plain.sums import Row
+from isotone.pipeline.metrics.plain.sums import Ints, Row, grouped, joint, one, whole
 
 _MOMENT: Final = ("process", "step", "time", "kind")
 _VIEW: Final = ("view_epoch", "view_proposer", "members", "protocol")
@@ -68,35 +73,73 @@ def view_spans(run: Run) -> list[Row]:
 
 def switches(run: Run) -> list[Row]:
     """One row per switch at a process."""
+    paid = _paid(run)
     turns: dict[tuple[Any, ...], list[Row]] = {}
     before, turn = None, 0
     seen: dict[tuple[Any, ...], int] = {}
-    for row in run.rows(("switch",), (*_MOMENT, "protocol", "detail")):
+    for row in run.rows(("switch",), (*_MOMENT, *VIEW, "protocol", "detail")):
         detail = row["detail"] or {}
-        row["what"] = tuple(detail.get(name) for name in ("strategy", "from", "to"))
-        row["phase"] = detail.get("phase")
+        row |= {name: detail.get(name) for name in (*NAMED, "instance", "phase")}
+        numbered = row["instance"] is not None
+        row["what"] = tuple(row[name] for name in (*VIEW, "instance", *(() if numbered else NAMED)))
         turn += before != (row["process"], row["what"])
         before = row["process"], row["what"]
         again = seen[turn, row["phase"]] = seen.get((turn, row["phase"]), 0) + 1
         turns.setdefault((turn, again), []).append(row)
-    return [_switch(run, rows) for rows in turns.values()]
+    return [_switch(run, rows, paid) for rows in turns.values()]
 
 
-def _switch(run: Run, rows: list[Row]) -> Row:
+def paid_places(run: Run) -> tuple[Ints, dict[int, str]]:
+    """The packet rows for the sake of some switch, and for each code of their details the instance."""
+    words = {code: msgspec.json.decode(word).get(COST) for code, word in enumerate(run.words("detail"))}
+    instances = {code: instance for code, instance in words.items() if instance is not None}
+    packets = run.of("packet")
+    return packets[np.isin(run.codes("detail")[packets], list(instances))], instances
+
+
+def _paid(run: Run) -> dict[tuple[Any, ...], int | None]:
+    """By member, view and instance: what was sent for the sake of the switch to it."""
+    places, instances = paid_places(run)
+    details, sizes = run.codes("detail"), run.ints("size")
+    epochs, proposers = run.ints("view_epoch"), run.codes("view_proposer")
+    found: dict[tuple[Any, ...], int | None] = {}
+    for _, mine in grouped(joint(*(column[places] for column in (run.process, epochs, proposers, details)))):
+        first = places[mine[0]]
+        proposer = text(run, "view_proposer", int(proposers[first]))
+        key = (int(run.process[first]), one(epochs[first]), proposer, instances[int(details[first])])
+        total = whole(sizes[places[mine]])
+        found[key] = _plus(found[key], total) if key in found else total
+    return found
+
+
+def _plus(total: int | None, more: int | None) -> int | None:
+    return None if total is None or more is None else total + more
+
+
+def _switch(run: Run, rows: list[Row], paid: dict[tuple[Any, ...], int | None]) -> Row:
     begin, end = rows[0], rows[-1]
     took = _took(end, begin)
+    done = any(row["phase"] == DONE for row in rows)
+    missing = None
+    if len(rows) == 1:
+        missing = "switch.phase"
+    elif not done:
+        missing = "switch.done"
+    elif took is None:
+        missing = "switch.time"
     return {
         "process": end["process"],
-        **dict(zip(("strategy", "from", "to"), end["what"], strict=True)),
+        **{name: end[name] for name in (*VIEW, *NAMED, "instance")},
         "protocol": end["protocol"],
         "begin_step": begin["step"],
         "end_step": end["step"],
         "time": end["time"],
         "at": end["at"],
-        "duration_ns": took if len(rows) > 1 else None,
+        "duration_ns": took if len(rows) > 1 and done else None,
         "phases": {row["phase"]: _minus(row["time"], begin["time"]) for row in rows if row["phase"] is not None},
-        "missing": "switch.phase" if len(rows) == 1 else "switch.time" if took is None else None,
+        "missing": missing,
         "gap_ns": run.longest_gap(end["member"], begin["step"], end["step"]),
+        "extra_bytes": paid.get((end["member"], *(end[name] for name in (*VIEW, "instance")))),
     }
 
 

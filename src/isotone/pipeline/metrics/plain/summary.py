@@ -1,7 +1,7 @@
 """The summary of one run: every metric in one flat row, with the names and meanings of `COLUMNS`."""
 
 from isotone.pipeline.metrics.columns import COLUMNS
-from isotone.pipeline.metrics.plain.changes import switches, view_changes
+from isotone.pipeline.metrics.plain.changes import paid_places, switches, view_changes
 from isotone.pipeline.metrics.plain.flow import control_totals, delay, delivery_rates, per_message, per_second
 from isotone.pipeline.metrics.plain.run import WHY, Run
 from isotone.pipeline.metrics.plain.sums import NONE, Row, least, mean, most, spread, whole
@@ -61,6 +61,7 @@ def summary_of(name: str, run: Run, bucket_ns: int) -> Row:
         "packet.fanout": run.count("packet") and control["records"] is None,
         "packet.size": run.count("packet") and control["bytes"] is None,
         "view": not run.count("view"),
+        "packet.switch": found["switches"] and run.count("packet") and found["switch_bytes"] is None,
         "flush": found["view_changes"] and not run.count("flush", "transitional"),
     }
     found["missing"] = [what for what, lack in lacks.items() if lack]
@@ -77,4 +78,5 @@ def _changed(run: Run) -> Row:
         found[f"{prefix}_mean_ns"] = mean(durations)
         found[f"{prefix}_max_ns"] = max(durations, default=None)
         found[f"{prefix}_gap_max_ns"] = max(gaps, default=None)
+    found["switch_bytes"] = whole(run.ints("size")[paid_places(run)[0]])
     return found
