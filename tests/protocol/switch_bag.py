@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from isotone.model.events import SwitchRefused
-from isotone.model.records import Cast, Packet
 from isotone.model.settings import MS
 from isotone.model.switch import Rule, Strategy, Switch
 from isotone.model.view import Level, Ordering
-from isotone.protocol.switching.channel import KINDS
-from isotone.protocol.switching.control import READY
 from tests.protocol.bag import Bag
 
 A, B, C, D, E = "a#1", "b#1", "c#1", "d#1", "e#1"
@@ -55,8 +52,3 @@ def order_of(bag: Bag, process: str) -> str:
     view = bag.live[process].view
     assert view is not None
     return view.ordering.order
-
-
-def tells_of_the_cut(packet: Packet) -> bool:
-    """Whether a packet says that its sender has reached a cut, or knows that all have."""
-    return any(isinstance(record, Cast) and record.kind & KINDS == READY for record in packet.records)

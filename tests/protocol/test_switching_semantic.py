@@ -8,16 +8,15 @@ import pytest
 
 from isotone.model.conflicts import Conflicts
 from isotone.model.events import DeliveryBatch, Switched, ViewInstalled
-from isotone.model.records import Packet
 from isotone.model.settings import MS, SECOND
 from isotone.model.switch import Switch
 from isotone.model.view import Level, Ordering
 from isotone.protocol.ordering import registry
-from tests.protocol.bag import Bag, Fate
-from tests.protocol.switch_bag import A, B, C, order_of, refusals, tells_of_the_cut
+from tests.protocol.bag import Bag
+from tests.protocol.switch_bag import A, B, C, order_of, refusals
+from tests.protocol.switch_schedules import BY_ITEM, early_where_the_cut_is_not_passed, early_where_the_cut_is_passed
 from tests.protocol.test_early import carried, send, settled, told, without
 
-BY_ITEM = Conflicts.by_item()
 SEMANTIC = [order for order in registry.names() if registry.find(order).semantic]
 EARLY = pytest.mark.parametrize("order", [order for order in SEMANTIC if registry.find(order).takes_early])
 
@@ -131,27 +130,17 @@ def test_what_one_has_delivered_early_all_deliver(order: str) -> None:
 
 @EARLY
 def test_who_has_only_reached_the_cut_passes_it_before_what_others_delivered_early(order: str) -> None:
-    """b has passed the cut and delivered y1 from behind a gap; c lacks b's word that it has reached it. a crashes."""
-    bag = settled("semantic_total")
-    ask(bag, A, order)
-
-    def not_heard(source: str, target: str, packet: Packet) -> Packet | Fate:
-        return Fate.DROP if (source, target) == (B, C) and tells_of_the_cut(packet) else packet
-
-    assert bag.run(SECOND, not_heard, until=lambda: order_of(bag, A) == order_of(bag, B) == order)
-    assert order_of(bag, C) == "semantic_total"
-    bag.packets = [entry for entry in bag.packets if entry[1] != C]
-    for text in ("w1", "x1", "y1"):
-        send(bag, A, text)
-    bag.packets = [entry for entry in bag.packets if entry[1] == B and carried(entry[2])[:1] != ["x1"]]
-    while bag.packets:
-        bag.deliver(0)
-    assert told(bag, B) == ["w1", "y1"]
-    bag.crash(A)
-    assert bag.settle()
+    bag = early_where_the_cut_is_passed(order)
     mine = [upcall for upcall in bag.upcalls[C] if isinstance(upcall, DeliveryBatch | Switched | ViewInstalled)]
     assert [type(upcall).__name__ for upcall in mine[-4:]] == ["Switched", "DeliveryBatch", "DeliveryBatch", "ViewInstalled"]
-    assert told(bag, C) == ["w1", "y1"]
+    assert told(bag, C) == told(bag, B) == ["w1", "y1"]
+    assert bag.report().verdict == "ok"
+
+
+@EARLY
+def test_nothing_is_taken_early_for_an_order_that_is_not_in_force(order: str) -> None:
+    bag = early_where_the_cut_is_not_passed(order)
+    assert told(bag, C) == told(bag, B) == ["w1"]
     assert bag.report().verdict == "ok"
 
 
