@@ -5,6 +5,8 @@ An orderer that is registered later is held to the contract without a line here,
 
 A semantic order is asked twice: without a relation (with its default options), when everything conflicts and it has to keep
 what the plain order keeps, and with one that is no equivalence, over messages with several items.
+
+And every orderer is asked as one that a group has switched to, each from another one, by all strategies in turn.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from itertools import product
 from typing import NamedTuple
 
 from isotone.model.conflicts import Conflicts
+from isotone.model.switch import STRATEGIES, Strategy, Switch
 from isotone.model.view import LEVELS, Level, Ordering
 from isotone.protocol.ordering import registry
 
@@ -36,10 +39,14 @@ class Case(NamedTuple):
     level: Level
     options: tuple[tuple[str, int | str | bool], ...]
     conflicts: Conflicts | None = None
+    begins: str = ""
+    """The order that the group begins with, if it is to switch from it."""
+    strategy: Strategy = "stop"
 
     def __str__(self) -> str:
         related = ["related"] if self.conflicts is not None else []
-        return "-".join([self.order, *(str(value) for _, value in self.options), *related, self.level])
+        begins = [self.begins, self.strategy] if self.begins else []
+        return "-".join([*begins, self.order, *(str(value) for _, value in self.options), *related, self.level])
 
     def described(self, process: str, number: int) -> tuple[str | None, list[str] | None]:
         """Type and items of a message, where a relation looks at them; most name both."""
@@ -52,6 +59,18 @@ class Case(NamedTuple):
     def ordering(self) -> Ordering:
         """The setting that selects it."""
         return Ordering(self.order, self.level, K if self.level == "k" else 1, dict(self.options), self.conflicts)
+
+    @property
+    def first(self) -> Ordering:
+        """What the group begins with."""
+        if not self.begins:
+            return self.ordering
+        return Ordering(self.begins, conflicts=self.conflicts)
+
+    @property
+    def switch(self) -> Switch:
+        """How it comes to the order of the case."""
+        return Switch(self.ordering, self.strategy, fresh=True)
 
     @property
     def total(self) -> bool:
@@ -88,7 +107,21 @@ def _cases() -> list[Case]:
     return result
 
 
-CASES = _cases()
+def _nested() -> list[Case]:
+    """Every order with its default options, within a view that began with another order; with a relation, with a semantic one."""
+    result: list[Case] = []
+    for relation in (None, ACCOUNTS):
+        orders = [order for order in registry.names() if relation is None or registry.find(order).semantic]
+        for i, order in enumerate(orders):
+            begins = orders[i - 1]
+            total = registry.find(order).total and registry.find(begins).total
+            strategy = STRATEGIES[i % len(STRATEGIES)] if total else "stop"
+            options = tuple((name, values[0]) for name, values in registry.find(order).options.items())
+            result += [Case(order, level, options, relation, begins, strategy) for level in ("agreed", "safe")]
+    return result
+
+
+CASES = _cases() + _nested()
 EVERY_ORDER = [case for case in CASES if case.level == "agreed"]
 """For what does not depend on the level."""
 ABOVE_AGREED = [case for case in CASES if case.level != "agreed"]

@@ -22,7 +22,15 @@ extrinsic_safe = pytest.mark.parametrize("case", EXTRINSIC_SAFE, ids=str)
 
 def group(case: Case, count: int = 3, limits: Limits = LIMITS) -> Watch:
     """A settled group, long enough after its last view that nothing holds the next change back."""
-    watch = Watch(count, case, limits)
+    watch = Watch(count, case, limits, case.first)
     assert watch.settle()
     watch.run(100 * MS)
+    if case.begins:
+        first = min(watch.live)
+        watch.live[first].switch(case.switch, watch.now)
+        watch.collect(watch.live[first])
+        assert watch.settle()
+        assert all(endpoint.view.ordering == case.ordering for endpoint in watch.live.values())
+        watch.ordering = case.ordering
+        watch.run(100 * MS)
     return watch

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from isotone.model.events import DeliveryBatch, ReturnedBatch, ViewInstalled
 from isotone.model.ids import ViewId
 from isotone.model.settings import MS, Limits
+from isotone.model.view import Ordering
 from isotone.protocol.endpoint import Endpoint
 from isotone.protocol.semantic.shapes import PARTS_MAX
 from tests.contract.cases import Case
@@ -34,12 +35,12 @@ class Told(NamedTuple):
 class Watch(Bag):
     """Checks, whenever an endpoint ends a turn, what must hold at any time."""
 
-    def __init__(self, count: int, case: Case, limits: Limits = LIMITS) -> None:
+    def __init__(self, count: int, case: Case, limits: Limits = LIMITS, ordering: Ordering | None = None) -> None:
         self.case = case
         self.seqs: dict[tuple[ViewId, str, int], int] = {}  # in which cast of its view a message travels
         self.holds: dict[tuple[ViewId, str], list[int]] = {}  # what each member was last seen to hold of each sender
         self.given: dict[tuple[str, int], tuple[str | None, tuple[str, ...] | None]] = {}  # type and items of messages
-        super().__init__(count, case.ordering, limits=limits)
+        super().__init__(count, ordering or case.ordering, limits=limits)
 
     def collect(self, endpoint: Endpoint) -> None:
         before = len(self.upcalls[endpoint.process])
@@ -71,14 +72,16 @@ class Watch(Bag):
         assert epoch is not None
         assert len(endpoint.pending) <= limits.pending_messages
         assert endpoint.pending._bytes <= limits.pending_bytes
-        own = [cast for cast in epoch.buffers[epoch.rank] if cast.payloads]
+        said = [cast for cast in epoch.buffers[epoch.rank] if cast.payloads]
+        own = [cast for cast in said if cast.number]  # the others are about a switch, and wait for no room
         window = limits.window_casts + (
             PARTS_MAX - 1 if self.case.conflicts is not None else 0
         )  # the last batch may come in parts
-        assert sum(cast.seq > epoch._released for cast in own) <= window
+        assert sum(cast.seq > epoch.store.released for cast in own) <= window
         assert len(own) <= window + limits.keep_casts  # the rest is kept for external members
-        assert epoch.unstable_bytes < limits.window_bytes + max(limits.batch_bytes, limits.payload_bytes)
-        for _, link in epoch.peers:
+        room = limits.window_bytes + max(limits.batch_bytes, limits.payload_bytes)
+        assert epoch.store.unstable_bytes < room + sum(len(cast.payloads[0]) for cast in said if not cast.number)
+        for _, link in epoch.links.peers:
             assert len(link.unacked) <= limits.link_records
             assert link.stashed <= 2 * limits.link_records
 

@@ -15,6 +15,7 @@ import pytest
 from isotone.model.records import Cast, Cohort, Packet, Sequenced
 from isotone.protocol.endpoint import Endpoint
 from isotone.protocol.epoch import Epoch
+from isotone.protocol.flush import Flush
 from isotone.protocol.link.peer_link import PeerLink
 from isotone.protocol.membership import rounds
 from isotone.protocol.membership.detector import Detector
@@ -23,6 +24,7 @@ from isotone.protocol.membership.rounds import Rounds
 from isotone.protocol.ordering.dependencies import Dependencies
 from isotone.protocol.ordering.sequencer import Sequencer
 from isotone.protocol.ordering.single_phase import SinglePhase
+from isotone.protocol.store import Store
 
 Patch = pytest.MonkeyPatch
 TOTAL = ("total_pairwise", "total_global", "position")
@@ -50,7 +52,7 @@ def no_flush(patch: Patch) -> None:
         own = Cohort(cohort.view, cohort.members, cohort.present, list(self.held), cohort.holders, cohort.held)
         conclude(self, own, now)
 
-    patch.setattr(Epoch, "complete", lambda self, target: True)
+    patch.setattr(Flush, "complete", lambda self, target: True)
     patch.setattr(Epoch, "conclude", end)
 
 
@@ -163,7 +165,7 @@ def gaps_ignored(patch: Patch) -> None:
 
     patch.setattr(PeerLink, "receive", anything)
     patch.setattr(Epoch, "_store", store)
-    patch.setattr(Epoch, "_free", lambda self, stable: None)
+    patch.setattr(Store, "_free", lambda self, stable: None)
 
 
 def repetitions_delivered(patch: Patch) -> None:
@@ -285,7 +287,7 @@ def blind_detector(patch: Patch) -> None:
 
 def window_never_reopens(patch: Patch) -> None:
     """Own casts never count as held by the others, so the window stays shut once it is full."""
-    patch.setattr(Epoch, "_release", lambda self, count: None)
+    patch.setattr(Store, "_release", lambda self, count: None)
 
 
 MUTANTS = [

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from isotone.protocol.ordering.orderer import Batch
 from isotone.protocol.switching import switching
-from isotone.protocol.switching.control import Told
+from isotone.protocol.switching.change import Change
+from isotone.protocol.switching.channel import Channel
+from isotone.protocol.switching.control import Arrivals, Ids, Told, batch_of
 from isotone.protocol.switching.ending import Ending, decide
-from isotone.protocol.switching.switching import Change, Switching
+from isotone.protocol.switching.lanes import Lanes
+from isotone.protocol.switching.switching import Switching
 from tests.mutants.mutants import TOTAL, Mutant, Patch
+from tests.protocol.bag import Bag
+from tests.protocol.switch_schedules import (
+    early_where_the_cut_is_not_passed,
+    early_where_the_cut_is_passed,
+    fetched_before_the_request,
+    one_does_not_hear_that_another_knows,
+)
 
 ALL = ("sequencer", "single_phase", "atop", "two_phase")
 ORDER = ("switching", *TOTAL)
@@ -63,14 +75,14 @@ def cut_before_stability(patch: Patch) -> None:
     def passes(self: Switching, change: Change) -> None:
         say(self, change)
         if change.strategy in ("dual", "dual_ids") and change.switch.rule == "all":
-            told = self._arrivals(change.instance)
+            told = self.lanes.arrivals(change.instance)
             for rank in range(self.count):
                 if rank not in told.reached:
                     told.reached[rank] = Told(1 << 61, 1, 0, False, ())
                 told.known.add(rank)
 
     patch.setattr(Switching, "_say_reached", passes)
-    patch.setattr(switching.Arrivals, "take", _take_again)
+    patch.setattr(Arrivals, "take", _take_again)
 
 
 def _take_again(self: Any, sender: int, cast: Any) -> None:
@@ -83,13 +95,13 @@ def _take_again(self: Any, sender: int, cast: Any) -> None:
 
 def early_records_dropped(patch: Patch) -> None:
     """What comes of the next orderer before the request is not kept."""
-    start = Switching._start
+    start = Lanes.start
 
-    def without(self: Switching, change: Change) -> None:
-        self.ahead_of_time.clear()
-        start(self, change)
+    def without(self: Lanes, *args: Any) -> None:
+        self._waiting.clear()
+        start(self, *args)
 
-    patch.setattr(Switching, "_start", without)
+    patch.setattr(Lanes, "start", without)
 
 
 def second_copy_numbered(patch: Patch) -> None:
@@ -108,10 +120,10 @@ def not_sent_again(patch: Patch) -> None:
 
     def silent(self: Switching, change: Change) -> None:
         own = self.host.own
-        lane = self.lanes[change.instance]
-        self.lanes[change.instance] = _Deaf(lane)  # type: ignore[assignment]
+        lane = self.lanes.of[change.instance]
+        self.lanes.of[change.instance] = _Deaf(lane)  # type: ignore[assignment]
         say(self, change)
-        self.lanes[change.instance] = lane
+        self.lanes.of[change.instance] = lane
         assert own is self.host.own
 
     patch.setattr(Switching, "_say_reached", silent)
@@ -146,7 +158,232 @@ def known_is_cut(patch: Patch) -> None:
     patch.setattr(switching, "decide", rash)
 
 
+def marks_told_early(patch: Patch) -> None:
+    """What the old orderer has delivered of the own messages is told as it was at the request, not as it is at the cut."""
+    requested, say = Switching._requested, Switching._say
+    then: dict[int, list[int]] = {}
+
+    def remember(self: Switching, sender: int, switch: Any) -> None:
+        requested(self, sender, switch)
+        own, end = self.host.own, self.host.next_number
+        then[id(self)] = [1, min(own, default=end), end, 0]
+
+    def tell(self: Switching, change: Change, stamp: list[int]) -> None:
+        early = change.strategy in ("dual", "dual_ids") and stamp[0] == 1 and not stamp[3]
+        say(self, change, then.get(id(self), stamp) if early else stamp)
+
+    patch.setattr(Switching, "_requested", remember)
+    patch.setattr(Switching, "_say", tell)
+
+
+def marks_reset_early(patch: Patch) -> None:
+    """The marks are forgotten with the first message behind the cut."""
+    admit = Switching._admit
+
+    def forget(self: Switching, *args: Any) -> None:
+        admit(self, *args)
+        if self.current:
+            self.ends = [0] * self.count
+
+    patch.setattr(Switching, "_admit", forget)
+
+
+def request_not_ordered(patch: Patch) -> None:
+    """The asker takes its request as granted before the old orderer has given it a place."""
+    ask, requested = Switching.ask, Switching._requested
+
+    def at_once(self: Switching, switch: Any, now: int) -> None:
+        ask(self, switch, now)
+        if self.asked is switch and self.change is None:
+            requested(self, self.rank, switch)
+
+    def unless_own(self: Switching, sender: int, switch: Any) -> None:
+        if sender != self.rank:
+            requested(self, sender, switch)
+
+    patch.setattr(Switching, "ask", at_once)
+    patch.setattr(Switching, "_requested", unless_own)
+
+
+def second_request_taken(patch: Patch) -> None:
+    """A second request replaces the first one where its asker is the member itself."""
+    requested = Switching._requested
+
+    def mine(self: Switching, sender: int, switch: Any) -> None:
+        change = self.change
+        if change is not None and sender == self.rank and change.strategy != "stop" and not change.reached:
+            change.switch = switch
+            self.lanes.of.pop(change.instance, None)
+            self.lanes.start(change.instance, switch.ordering, self.now)
+        else:
+            requested(self, sender, switch)
+
+    patch.setattr(Switching, "_requested", mine)
+
+
+def known_not_waited_for(patch: Patch) -> None:
+    """A member passes the cut when all have reached it, whether they know that or not."""
+    take = Arrivals.take
+
+    def all_know(self: Arrivals, sender: int, cast: Any) -> None:
+        if sender in self.reached:
+            self.known.add(sender)
+        else:
+            take(self, sender, cast)
+            self.known |= self.reached.keys()
+
+    patch.setattr(Arrivals, "take", all_know)
+
+
+def old_orderer_forgotten_at_the_cut(patch: Patch) -> None:
+    """Who has reached the cut takes no part in the old order any more."""
+    say = Switching._say_reached
+
+    def deaf(self: Switching, change: Change) -> None:
+        say(self, change)
+        self.lanes.of[self.current] = _Silent(self.lanes.of[self.current])  # type: ignore[assignment]
+
+    patch.setattr(Switching, "_say_reached", deaf)
+
+
+class _Silent:
+    """An orderer that listens, and says nothing."""
+
+    def __init__(self, lane: Any) -> None:
+        self.lane = lane
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.lane, name)
+
+    def turn(self, now: int) -> None:
+        pass
+
+    def wake(self, now: int) -> None:
+        pass
+
+    def accept(self, sender: int, casts: Any, now: int) -> None:
+        pass
+
+    def direct(self, sender: int, record: Any, now: int) -> None:
+        pass
+
+    def deadline(self) -> None:
+        return None
+
+
+def ids_before_payloads(patch: Patch) -> None:
+    """`dual_ids`: the numbers go through the old orderer before the messages go through the new one."""
+    submit = Switching.submit
+
+    def reverse(self: Switching, batch: Batch, now: int) -> None:
+        self.now = now
+        self._act()
+        change = self.change
+        if change is not None and change.strategy == "dual_ids":
+            self.lane.submit(batch_of(Ids(self.host.next_number, len(batch.payloads))), now)
+            self.lanes.of[change.instance].submit(batch, now)
+        else:
+            submit(self, batch, now)
+
+    patch.setattr(Switching, "submit", reverse)
+
+
+def majority_does_not_send_again(patch: Patch) -> None:
+    """The rule `majority`: a member whose flag came too late leaves it at that."""
+    say = Switching._say_reached
+
+    def as_if_flagged(self: Switching, change: Change) -> None:
+        late = change.switch.rule == "majority" and self.rank not in self.flags
+        if late:
+            self.flags.add(self.rank)
+        say(self, change)
+
+    patch.setattr(Switching, "_say_reached", as_if_flagged)
+
+
+def first_copy_counts(patch: Patch) -> None:
+    """The rule `majority`: what is sent again is delivered where its first copy is."""
+
+    def anywhere(self: Told, number: int, seq: int) -> bool:
+        return number < self.first or any(self.ranges[i] <= number < self.ranges[i + 1] for i in range(0, len(self.ranges), 2))
+
+    patch.setattr(Told, "repeats", anywhere)
+
+
+def stop_does_not_stop(patch: Patch) -> None:
+    """`stop`: a member goes on sending through the old orderer after its flag."""
+    submit = Switching.submit
+
+    def go_on(self: Switching, batch: Batch, now: int) -> None:
+        if self.change is not None and self.change.strategy == "stop":
+            self.lane.submit(batch, now)
+        else:
+            submit(self, batch, now)
+
+    patch.setattr(Switching, "stopped", property(lambda self: False))
+    patch.setattr(Switching, "submit", go_on)
+
+
+def positions_without_instance(patch: Patch) -> None:
+    """The new orderer's positions begin where the old one's began."""
+    deliver = Channel.deliver
+
+    def bare(self: Channel, sender: int, cast: Any, position: Any, evidence: Any = None) -> None:
+        instance, self.instance = self.instance, 0
+        sink = self._sink
+        self._sink = lambda _, *rest: sink(instance, *rest)
+        deliver(self, sender, cast, position, evidence)
+        self.instance, self._sink = instance, sink
+
+    patch.setattr(Channel, "deliver", bare)
+
+
+def level_without_proof(patch: Patch) -> None:
+    """Above `agreed`: what is behind the cut waits for its own casts alone, not for those that tell that the cut was passed."""
+    admit = Switching._admit
+
+    def unproven(self: Switching, *args: Any) -> None:
+        self.proof = ()
+        admit(self, *args)
+
+    patch.setattr(Switching, "_admit", unproven)
+
+
+def fetched_ones_forgotten(patch: Patch) -> None:
+    """What was fetched of the next orderer before the request is not there when its numbers are delivered."""
+    start = Lanes.start
+
+    def without(self: Lanes, *args: Any) -> None:
+        late, self._late = self._late, [deque() for _ in self._late]
+        start(self, *args)
+        self._late = late
+
+    patch.setattr(Lanes, "start", without)
+
+
+def early_before_the_cut(patch: Patch) -> None:
+    """What others delivered from behind a gap goes up before the cut is passed."""
+    patch.setattr(Switching, "delivered_early", lambda self, instance, sender, cast: self.host.deliver_early(sender, cast))
+
+
+def early_in_a_switch(patch: Patch) -> None:
+    """Casts from behind a gap go on to be taken while a switch is under way."""
+    patch.setattr(Switching, "early", lambda self, sender, casts, now: self.lanes.early(sender, casts, now))
+
+
 SWITCHING_MUTANTS = [
+    Mutant("flags_ignored", flags_ignored, ("switching", "validity"), ALL, first=71),
+    Mutant("marks_told_early", marks_told_early, ("duplication", "switching"), ALL),
+    Mutant("marks_reset_early", marks_reset_early, ("duplication", "switching"), ALL, first=71),
+    Mutant("request_not_ordered", request_not_ordered, ("liveness", *ORDER), ALL),
+    Mutant("second_request_taken", second_request_taken, ("liveness", *ORDER), ALL),
+    Mutant("known_not_waited_for", known_not_waited_for, ORDER, ALL, first=50),
+    Mutant("old_orderer_forgotten_at_the_cut", old_orderer_forgotten_at_the_cut, ("liveness",), ALL, first=71),
+    Mutant("ids_before_payloads", ids_before_payloads, ("switching", "validity", "liveness"), ALL, first=56),
+    Mutant("majority_does_not_send_again", majority_does_not_send_again, ("switching", "validity"), ALL, first=91),
+    Mutant("first_copy_counts", first_copy_counts, ("duplication", "reliable_fifo", *ORDER), ALL, first=71),
+    Mutant("stop_does_not_stop", stop_does_not_stop, ("switching", "validity"), ALL, first=56),
+    Mutant("positions_without_instance", positions_without_instance, ORDER, ALL),
     Mutant("no_null_flag", no_null_flag, ("liveness",), ALL),
     Mutant("marks_forgotten", marks_forgotten, ("duplication", "switching"), ALL),
     Mutant("new_before_old", new_before_old, ORDER, ALL),
@@ -161,3 +398,20 @@ SWITCHING_MUTANTS = [
     Mutant("unsure_stays", unsure_stays, ORDER, ALL),
     Mutant("known_is_cut", known_is_cut, ORDER, ALL, first=9),
 ]
+
+DIRECTED_SWITCHING_MUTANTS: list[tuple[Mutant, Callable[[], Bag]]] = [
+    (
+        Mutant("level_without_proof", level_without_proof, ("uniform",)),
+        lambda: one_does_not_hear_that_another_knows("single_phase", "sequencer"),
+    ),
+    (Mutant("fetched_ones_forgotten", fetched_ones_forgotten, ("refused",)), fetched_before_the_request),
+    (
+        Mutant("early_before_the_cut", early_before_the_cut, ("switching",)),
+        lambda: early_where_the_cut_is_passed("semantic_fifo"),
+    ),
+    (
+        Mutant("early_in_a_switch", early_in_a_switch, ("virtual_synchrony",)),
+        lambda: early_where_the_cut_is_not_passed("semantic_causal"),
+    ),
+]
+"""Faults that take an instant too rare for the swarm, and the schedule that has it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from isotone.model.errors import RemoteProtocolError
@@ -15,7 +17,7 @@ from tests.mutants.baselines import BASELINES
 from tests.mutants.mutants import MUTANTS, Mutant
 from tests.mutants.primary_mutants import CUT_OFF_MUTANTS, PRIMARY_MUTANTS
 from tests.mutants.semantic_total import SEMANTIC_TOTAL_MUTANTS
-from tests.mutants.switching import SWITCHING_MUTANTS
+from tests.mutants.switching import DIRECTED_SWITCHING_MUTANTS, SWITCHING_MUTANTS
 from tests.mutants.token import TOKEN_MUTANTS
 from tests.mutants.weak import WEAK_MUTANTS
 from tests.protocol.bag import Bag
@@ -45,6 +47,21 @@ def test_a_mutant_of_primary_membership_is_caught(mutant: Mutant, monkeypatch: p
 @pytest.mark.parametrize("mutant", SWITCHING_MUTANTS, ids=str)
 def test_a_mutant_of_switching_is_caught(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     _catch(mutant, monkeypatch, "partitionable", switches=True)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "schedule"), DIRECTED_SWITCHING_MUTANTS, ids=[str(mutant) for mutant, _ in DIRECTED_SWITCHING_MUTANTS]
+)
+def test_a_schedule_shows_a_mutant_of_switching(
+    mutant: Mutant, schedule: Callable[[], Bag], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not schedule().report().violated()
+    mutant.break_it(monkeypatch)
+    try:
+        seen = set(schedule().report().violated())
+    except RemoteProtocolError:
+        seen = {"refused"}
+    assert seen & set(mutant.trips), seen
 
 
 def _catch(mutant: Mutant, monkeypatch: pytest.MonkeyPatch, membership: MembershipKind, switches: bool = False) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from isotone.model.records import Cohort, Place
 from isotone.protocol.epoch import Epoch
+from isotone.protocol.flush import Flush
 from isotone.protocol.membership import plan
 from isotone.protocol.semantic.causal import SemanticCausal, Waiting
 from isotone.protocol.semantic.fifo import SemanticFifo
@@ -46,7 +47,7 @@ def own_messages_do_not_wait(patch: Patch) -> None:
 
 def early_ones_not_reported(patch: Patch) -> None:
     """A member does not say what it has delivered from behind a gap."""
-    patch.setattr(Epoch, "still_ahead", lambda self: [])
+    patch.setattr(Flush, "still_ahead", lambda self: [])
     patch.setattr(plan, "check_cohort", lambda *_: None)
 
 
@@ -72,15 +73,17 @@ def early_ones_not_concluded(patch: Patch) -> None:
 
 def early_ones_waited_for_by_nobody(patch: Patch) -> None:
     """Nobody passes them on, and nobody misses them."""
-    patch.setattr(Epoch, "_pass_on", lambda self, rank, place: None)
+    patch.setattr(Flush, "_pass_on", lambda self, rank, place: False)
     conclude = Epoch.conclude
 
     def end(self: Epoch, cohort: Cohort, now: int) -> None:
-        here = [place for place in cohort.early if place in self.early or place[1] <= self.held[place[0]]]
+        here = [place for place in cohort.early if place in self.flush.early or place[1] <= self.held[place[0]]]
         conclude(self, Cohort(cohort.view, cohort.members, cohort.present, cohort.target, [], [], here), now)
 
     patch.setattr(Epoch, "conclude", end)
-    patch.setattr(Epoch, "complete", lambda self, cohort: all(a >= b for a, b in zip(self.held, cohort.target, strict=True)))
+    patch.setattr(
+        Flush, "complete", lambda self, cohort: all(a >= b for a, b in zip(self._store.held, cohort.target, strict=True))
+    )
 
 
 def the_one_before_is_named(patch: Patch) -> None:

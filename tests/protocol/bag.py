@@ -244,7 +244,7 @@ class Bag:
     # What can be seen
 
     def quiet(self) -> bool:
-        """One view, no change, nobody about to leave, everything sent, received and stable."""
+        """One view, no change, no switch, nobody about to leave, everything sent, received and stable."""
         views = {endpoint.view.id if endpoint.view else None for endpoint in self.live.values()}
         if len(views) > 1 or None in views:
             return False
@@ -252,11 +252,12 @@ class Bag:
             epoch = endpoint.epoch
             if epoch is None or epoch.frozen or endpoint.pending or len(epoch.view.members) != len(self.live):
                 return False
-            if any(epoch.buffers) or len(epoch.gate) or endpoint._leave_wanted:
+            if any(epoch.buffers) or len(epoch.gate) or endpoint._leave_wanted or epoch.switches:
                 return False
-            if any(link.fresh or link.unacked for _, link in epoch.peers):  # an acknowledgement may be what a member waits for
+            if any(link.fresh or link.unacked for _, link in epoch.links.peers):  # somebody may wait for an acknowledgement
                 return False
-            if isinstance(epoch.orderer, AllAck) and epoch.orderer.owed:  # it waits with its answer for something to send
+            lanes = epoch.switching.lanes.of.values() if epoch.switching is not None else [epoch.orderer]
+            if any(isinstance(lane, AllAck) and lane.owed for lane in lanes):  # it waits with its answer for something to send
                 return False
         return True
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from isotone.model.columns import full
 from isotone.model.conflicts import Conflicts
 from isotone.model.ids import ViewId
 from isotone.model.records import Cast, Place
@@ -45,7 +46,8 @@ class Site:
         assert batch is not None
         assert not self.frozen
         cast = Cast(self.held[self.rank] + 1, kind, stamp, self.number, batch.payloads, batch.types, batch.items)
-        self.trace.send(0, self.view.id, self.number, batch.payloads, batch.types, batch.items)
+        count = len(batch.payloads)
+        self.trace.send(0, self.view.id, self.number, batch.payloads, full(batch.types, count), full(batch.items, count))
         self.number += len(batch.payloads)
         self.held[self.rank] = cast.seq
         self.arrived[self.rank][cast.seq] = cast
@@ -145,7 +147,7 @@ class Semantic:
         def told(place: Place) -> list[tuple[str | None, Items]]:
             cast = self.casts[place]
             count = len(cast.payloads)
-            return list(zip(cast.types or [None] * count, cast.items or [None] * count, strict=True))
+            return list(zip(full(cast.types or [None], count) or (), full(cast.items or [None], count) or (), strict=True))
 
         return self.conflicts is None or any(self.conflicts.conflict(*a, *b) for a in told(one) for b in told(two))
 
@@ -173,7 +175,9 @@ class Semantic:
                 site.orderer.early(sender, [self.casts[sender, seq]], 0)
             self.returned[rank] = site.orderer.conclude(frozenset(present), 0)
             for cast in self.returned[rank]:
-                site.trace.returned(0, self.view.id, self.view.members[rank], cast.number, cast.payloads, cast.types, cast.items)
+                count = len(cast.payloads)
+                columns = full(cast.types, count), full(cast.items, count)
+                site.trace.returned(0, self.view.id, self.view.members[rank], cast.number, cast.payloads, *columns)
 
     def settle(self) -> None:
         """Everything arrives everywhere."""

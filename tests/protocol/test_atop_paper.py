@@ -11,6 +11,7 @@ from isotone.model.records import Cast
 from isotone.model.settings import SECOND
 from isotone.model.view import Ordering
 from isotone.protocol.epoch import Epoch
+from isotone.protocol.flush import Flush
 from isotone.protocol.ordering.atop.mechanism import Atop
 from tests.protocol.atop_bench import dummy, first, ids, message, positions, site, skip
 from tests.protocol.bag import Bag
@@ -222,7 +223,7 @@ def test_figure_3_1_the_view_has_come_with_all_its_messages(monkeypatch: pytest.
         cohort.target = list(self.held)  # type: ignore[attr-defined]
         conclude(self, cohort, now)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Epoch, "complete", lambda self, target: True)
+    monkeypatch.setattr(Flush, "complete", lambda self, target: True)
     monkeypatch.setattr(Epoch, "relay", lambda self, process, cohort: None)
     monkeypatch.setattr(Epoch, "conclude", as_it_is)
     _, violated = end_of_a_view()

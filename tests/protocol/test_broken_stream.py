@@ -19,7 +19,7 @@ def test_the_good_part_of_a_broken_run_counts_and_the_rest_does_not(order: str) 
     bag.submit("a#1", 1)
     a, b = bag.live["a#1"], bag.live["b#1"]
     assert a.view is not None
-    link = a.epoch.links[1] if a.epoch is not None else None
+    link = a.epoch.links.of[1] if a.epoch is not None else None
     assert link is not None
     first = link.unacked[0]
     assert isinstance(first, Cast)
@@ -41,7 +41,7 @@ def test_what_an_orderer_refuses_is_not_held() -> None:
     a, b = bag.live["a#1"], bag.live["b#1"]
     assert a.view is not None
     assert b.epoch is not None
-    ahead = b.epoch.links[0].received + 1 if b.epoch.links[0] is not None else 1
+    ahead = b.epoch.links.of[0].received + 1 if b.epoch.links.of[0] is not None else 1
     clock = 1_000
     casts = [Cast(b.epoch.held[0] + 1, 0, [clock], 1, [b"x"]), Cast(b.epoch.held[0] + 2, 0, [clock], 2, [b"y"])]
     held = b.epoch.held[0]

@@ -131,7 +131,7 @@ def test_who_is_no_longer_watched_is_forgotten_and_cleared_on_return() -> None:
 def test_own_lag_is_not_held_against_the_peers() -> None:
     """The process asked to be woken at 20 ms and was woken at 400 ms: 380 ms of the silence were its own."""
     detector = watching(A)
-    detector.expect(20 * MS)
+    detector.expected = 20 * MS
     assert detector.lag(400 * MS) == 380 * MS
     detector.check(400 * MS)
     assert changes(detector) == []
@@ -144,7 +144,7 @@ def test_own_lag_is_not_held_against_the_peers() -> None:
 def test_own_lag_prolongs_the_patience_with_a_closed_connection() -> None:
     detector = watching(A)
     detector.closed(A, 10 * MS)
-    detector.expect(20 * MS)
+    detector.expected = 20 * MS
     detector.lag(400 * MS)
     assert not detector.check(400 * MS)
     assert detector.check(440 * MS)
@@ -152,7 +152,7 @@ def test_own_lag_prolongs_the_patience_with_a_closed_connection() -> None:
 
 def test_a_small_lag_is_no_excuse() -> None:
     detector = watching(A)
-    detector.expect(50 * MS)
+    detector.expected = 50 * MS
     assert detector.lag(70 * MS) == 20 * MS
     detector.check(70 * MS)
     assert changes(detector) == [(A, SOFT, True)]
@@ -160,16 +160,16 @@ def test_a_small_lag_is_no_excuse() -> None:
 
 def test_waking_early_or_unasked_is_no_lag() -> None:
     detector = watching(A)
-    detector.expect(50 * MS)
+    detector.expected = 50 * MS
     assert detector.lag(40 * MS) == 0
     assert detector.lag(400 * MS) == 0  # the expectation was for one waking
-    detector.expect(None)
+    detector.expected = None
     assert detector.lag(800 * MS) == 0
 
 
 def test_forgiveness_never_reaches_into_the_future() -> None:
     detector = watching(A)
     detector.hear(A, 390 * MS)
-    detector.expect(20 * MS)
+    detector.expected = 20 * MS
     detector.lag(400 * MS)
     assert detector.heard[A] == 400 * MS

@@ -210,7 +210,7 @@ class Machine(RuleBasedStateMachine):
             if endpoint.epoch is not None:
                 epoch = endpoint.epoch
                 assert sum(1 for cast in epoch.buffers[epoch.rank] if cast.payloads) <= limits.window_casts
-                assert all(len(link.unacked) <= limits.link_records for _, link in epoch.peers)
+                assert all(len(link.unacked) <= limits.link_records for _, link in epoch.links.peers)
 
     def teardown(self) -> None:
         if not hasattr(self, "bag"):

@@ -132,11 +132,11 @@ def test_who_was_given_up_is_taken_back_if_there_is_no_majority_without_it() -> 
     assert epoch is not None
     for _ in range(400):
         bag.run(10 * MS, rule)
-        if epoch.lost:
+        if epoch.store.lost:
             break
         bag.submit("a#1", 2)
         bag.submit("b#1", 1)
-    assert epoch.lost == {2}
+    assert epoch.store.lost == {2}
     bag.crash("b#1")
     bag.packets.clear()
     assert bag.run(20 * SECOND, step_ns=5 * MS, until=lambda: all(bag.names(process) == "ac" for process in bag.live))

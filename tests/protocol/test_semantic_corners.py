@@ -127,7 +127,7 @@ def test_an_undeclared_type_behind_a_gap_is_refused_and_not_delivered(order: str
     cast = Cast(2, 0, stamp, 2, [b"x"], ["unheard of"], None)
     epoch = bag.live["b#1"].epoch
     assert epoch is not None
-    first = epoch.links[0].received + 2 if epoch.links[0] is not None else 0
+    first = epoch.links.of[0].received + 2 if epoch.links.of[0] is not None else 0
     with pytest.raises(RemoteProtocolError):
         bag.live["b#1"].receive("a#1", Packet(view.id.epoch, view.id.proposer, first, 0, [cast], []), bag.now)
     bag.collect(bag.live["b#1"])

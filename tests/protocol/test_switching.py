@@ -6,10 +6,10 @@ from itertools import pairwise, product
 
 import pytest
 
-from isotone.model.events import DeliveryBatch, Switched, SwitchRefused
+from isotone.model.events import DeliveryBatch, Switched
 from isotone.model.settings import MS, SECOND
-from isotone.model.switch import STRATEGIES, Rule, Strategy, Switch
-from isotone.model.view import Level, Ordering
+from isotone.model.switch import STRATEGIES, Rule, Strategy
+from isotone.model.view import Level
 from isotone.pipeline.oracle import check_history
 from isotone.protocol.ordering import registry
 from isotone.sim import faults
@@ -21,9 +21,8 @@ from isotone.sim.swarm import CHECKER, find_checker
 from isotone.sim.workload import Phase
 from isotone.trace.schema import Row
 from tests.mutants.switching import flags_ignored
-from tests.protocol.bag import Bag
+from tests.protocol.switch_bag import A, B, C, ask, group, order_of, refusals, step
 
-A, B, C = "a#1", "b#1", "c#1"
 TOTAL = [order for order in registry.names() if registry.find(order).total]
 SHORT = Uniform(min_ms=1.0, max_ms=8.0)
 
@@ -125,28 +124,6 @@ def test_without_the_flags_messages_are_lost(monkeypatch: pytest.MonkeyPatch) ->
 # In a bag
 
 
-def group(order: str = "sequencer", count: int = 3) -> Bag:
-    bag = Bag(count, Ordering(order))
-    assert bag.settle()
-    bag.run(100 * MS)
-    return bag
-
-
-def ask(bag: Bag, process: str, order: str, strategy: Strategy = "dual_ids", fresh: bool = False) -> None:
-    bag.live[process].switch(Switch(Ordering(order), strategy, fresh=fresh), bag.now)
-    bag.collect(bag.live[process])
-
-
-def refusals(bag: Bag, process: str) -> list[str]:
-    return [upcall.reason for upcall in bag.upcalls[process] if isinstance(upcall, SwitchRefused)]
-
-
-def order_of(bag: Bag, process: str) -> str:
-    view = bag.live[process].view
-    assert view is not None
-    return view.ordering.order
-
-
 def test_figure_1() -> None:
     """The paper's listing, line by line, in the eyes of c: the old orderer is the sequencer a, the new one all_ack."""
     bag = group()
@@ -203,11 +180,7 @@ def test_the_asker_crashes(strategy: Strategy, packets: int) -> None:
     bag.submit(A, 2)
     ask(bag, B, "single_phase", strategy)
     bag.submit(C, 2)
-    for _ in range(packets):
-        if bag.packets:
-            bag.deliver(0)
-        else:
-            bag.advance(MS)
+    step(bag, packets)
     bag.submit(A, 1)
     bag.crash(B)
     assert bag.settle()
@@ -226,11 +199,7 @@ def test_a_join_or_a_leave_in_the_middle(strategy: Strategy, joins: bool, packet
     """The view that follows has the ordering that was agreed on."""
     bag = group("single_phase")
     ask(bag, A, "atop", strategy)
-    for _ in range(packets):
-        if bag.packets:
-            bag.deliver(0)
-        else:
-            bag.advance(MS)
+    step(bag, packets)
     if joins:
         bag.begin("d")
     else:

@@ -106,7 +106,7 @@ def test_who_lacks_too_much_is_expelled_and_joins_again(limits: Limits) -> None:
     assert watch.run(2 * SECOND, apart(D), until=lambda: watch.live[A].view.members == (A, B, C))
     assert watch.live[A].counters["externals_expelled"] == 1
     assert watch.now < 15 * SECOND  # long before the hard threshold
-    link = watch.live[A].epoch.peers
+    link = watch.live[A].epoch.links.peers
     assert all(len(queue.fresh) < 100 for _, queue in link)
     assert watch.settle()
     assert watch.live[D].view.members == (A, B, C, D)

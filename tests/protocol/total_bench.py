@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from itertools import combinations
 from typing import Any
 
+from isotone.model.columns import full
 from isotone.model.conflicts import Conflicts
 from isotone.model.ids import ViewId
 from isotone.model.records import Cast, Direct
@@ -40,7 +41,8 @@ class Site(Bench):
     def multicast(self, kind: int, stamp: list[int], batch: Batch | None) -> Cast:
         assert batch is not None
         cast = Cast(len(self.stream) + 1, kind, stamp, self.number, batch.payloads, batch.types, batch.items)
-        self.trace.send(self.now, self.view.id, self.number, batch.payloads, batch.types, batch.items)
+        count = len(batch.payloads)
+        self.trace.send(self.now, self.view.id, self.number, batch.payloads, full(batch.types, count), full(batch.items, count))
         self.number += len(batch.payloads)
         self.stream.append(cast)
         self.news.append(cast)
@@ -62,8 +64,8 @@ class Site(Bench):
             "semantic_total",
             "agreed",
             1,
-            cast.types,
-            cast.items,
+            full(cast.types, len(cast.payloads)),
+            full(cast.items, len(cast.payloads)),
         )
 
     def deliver_early(self, sender: int, cast: Cast) -> bool:

@@ -89,7 +89,7 @@ def test_back_pressure_and_order() -> None:
 
         task = asyncio.ensure_future(send())
         await until(lambda: len(window.taken) == 5)
-        while not task.done() or not out.empty:
+        while not task.done() or out.buffer:
             opened(out, window, 3)
             await asyncio.sleep(0)
         assert window.taken == numbered(40)
@@ -104,7 +104,7 @@ def test_many_at_once_with_back_pressure() -> None:
         types = [f"t{n}" for n in range(50)]
         items = [[f"i{n}"] for n in range(50)]
         task = asyncio.ensure_future(out.send_many(numbered(50), types, items))
-        while not task.done() or not out.empty:
+        while not task.done() or out.buffer:
             await asyncio.sleep(0)
             opened(out, window, 4)
         assert window.taken == numbered(50)
@@ -169,7 +169,7 @@ def test_waiting_ones_get_their_turns_in_order() -> None:
         out.try_send(b"first")
         await asyncio.sleep(0)
         sends = [asyncio.ensure_future(out.send(b"%d" % n)) for n in range(30)]
-        while not all(send.done() for send in sends) or not out.empty:
+        while not all(send.done() for send in sends) or out.buffer:
             opened(out, window, 2)
             await asyncio.sleep(0)
         assert window.taken == [b"first", *numbered(30)]

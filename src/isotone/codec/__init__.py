@@ -2,6 +2,7 @@
 
 from isotone.codec.frames import FRAME_BYTES, FrameDecoder, frame
 from isotone.codec.hello import (
+    BYE_FIRST_BYTE,
     HELLO_BYTES,
     WIRE_VERSION,
     Bye,
@@ -12,7 +13,6 @@ from isotone.codec.hello import (
     decode_hello,
     encode_bye,
     encode_hello,
-    is_bye,
 )
 from isotone.codec.packets import PacketEncoder, decode_packet, encode_packet
 from isotone.codec.probe import (
@@ -30,6 +30,7 @@ from isotone.codec.probe import (
 
 __all__ = [
     "ANSWER_BYTES",
+    "BYE_FIRST_BYTE",
     "FRAME_BYTES",
     "HELLO_BYTES",
     "WIRE_VERSION",
@@ -55,5 +56,4 @@ __all__ = [
     "encode_packet",
     "encode_probe",
     "frame",
-    "is_bye",
 ]

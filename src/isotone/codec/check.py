@@ -127,9 +127,9 @@ def _view(view: View) -> None:
 
 def _cast(cast: Cast) -> None:
     count = len(cast.payloads)
-    if cast.types is not None and len(cast.types) != count:
+    if cast.types is not None and len(cast.types) != count and (len(cast.types) != 1 or not count):
         raise _fail(f"{len(cast.types)} types for {count} payloads")
-    if cast.items is not None and len(cast.items) != count:
+    if cast.items is not None and len(cast.items) != count and (len(cast.items) != 1 or not count):
         raise _fail(f"{len(cast.items)} item lists for {count} payloads")
 
 
@@ -294,6 +294,10 @@ def check_packet(packet: Packet) -> None:
     if packet.proposer and not well_formed(packet.proposer):
         raise _fail(f"{packet.proposer[:80]!r} is not a process id")
     for record in packet.records:
-        _CHECKS[type(record)](record)
+        if type(record) is Cast:
+            if record.types is not None or record.items is not None:
+                _cast(record)
+        elif type(record) is not Direct:
+            _CHECKS[type(record)](record)
     for loose in packet.loose:
         _CHECKS[type(loose)](loose)

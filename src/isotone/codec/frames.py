@@ -9,6 +9,7 @@ one frame of the permitted length.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from struct import Struct
 
 from isotone.model.errors import RemoteProtocolError
 
@@ -20,6 +21,7 @@ _SMALL_BYTES = 8 * 1024
 _FIRST_BYTES = 64 * 1024
 _LARGE_BYTES = 1024 * 1024
 _LEAST_SPACE = 16 * 1024
+_length_at = Struct(">I").unpack_from
 
 
 def frame(body: bytes) -> bytes:
@@ -72,7 +74,7 @@ class FrameDecoder:
         start = self._start
         end = self._end = self._end + count
         begin = start + HEADER_BYTES
-        if end <= begin or end != begin + int.from_bytes(self._view[start:begin], "big") or end - begin > self.limit:
+        if end <= begin or end != begin + _length_at(self._view, start)[0] or end - begin > self.limit:
             return None
         self._start = end
         return self._view[begin:end]

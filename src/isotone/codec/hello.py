@@ -20,7 +20,8 @@ WIRE_VERSION = 1
 HELLO_BYTES = 4096
 """The limit of a frame before the handshake is complete."""
 
-_BYE_FIRST_BYTE = 0x92
+BYE_FIRST_BYTE = 0x92
+"""Of a frame after the handshake: it is a `Bye` and not a packet."""
 _REASON_CHARACTERS = 400
 
 
@@ -73,11 +74,6 @@ def encode_hello(hello: Hello) -> bytes:
 def encode_bye(reason: str) -> bytes:
     """The body of the last frame; a reason is one line."""
     return _encoder.encode(Bye(" ".join(reason.split())[:_REASON_CHARACTERS]))
-
-
-def is_bye(body: memoryview | bytes) -> bool:
-    """Whether the body of a frame after the handshake is a `Bye` and not a packet, by its first byte."""
-    return body[0] == _BYE_FIRST_BYTE
 
 
 def decode_bye(body: memoryview | bytes) -> Bye:

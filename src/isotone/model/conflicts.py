@@ -139,9 +139,16 @@ class Conflicts(msgspec.Struct, frozen=True, array_like=True, dict=True):
         if self.by == "predicate" or (items is not None and self.by != "operation" and not _plain(items)):
             for type_, some in zip(types or repeat(None, count), items or repeat(None, count), strict=False):
                 self.validate(type_, some)
-        elif types is not None:
-            for type_ in dict.fromkeys(types):  # each once: batches are long, and types few
-                self.validate(type_, None)
+        else:
+            self.validate_types(types)
+
+    def validate_types(self, types: Sequence[str | None] | None) -> None:
+        """Raise `ConfigError` if one of these types is not declared."""
+        if types is not None and self.types:
+            table = self.table
+            for type_ in types if len(types) == 1 else dict.fromkeys(types):  # each once: batches are long, and types few
+                if type_ is not None and type_ not in table:
+                    raise unknown("message type", type_, table)
 
     @cached_property
     def table(self) -> dict[str, dict[str, bool]]:

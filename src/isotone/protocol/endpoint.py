@@ -69,6 +69,7 @@ class Endpoint:
         self._next_number = 1
         self._wanted: Switch | None = None  # asked for by the application, and not yet by this process
         self._upcalls: list[Upcall] = []
+        self.emit = self._upcalls.append  # hands up; a call of its own per message would cost more than what it does
         self._loose: dict[ProcessId, list[Loose]] = {}
         self._drop: list[ProcessId] = []
         self._early: dict[tuple[ProcessId, int], Packet] = {}
@@ -142,9 +143,8 @@ class Endpoint:
         """A packet came from `peer`. One that breaks its stream in the view, which cannot go on then, is left out of the next."""
         if self.closed and self.membership.rounds.farewell is None:
             return
-        if self.detector.late(now):
+        if self.detector.hear(peer, now):
             self._awake(now)
-        self.detector.hear(peer, now)
         session = packet.epoch
         if session:
             epoch = self.epoch
@@ -197,10 +197,10 @@ class Endpoint:
         self.membership.connected(peer, address, now)
         if self.epoch is not None and peer in self.epoch.rank_of:
             rank = self.epoch.rank_of[peer]
-            link = self.epoch.links[rank]
+            link = self.epoch.links.of[rank]
             if link is not None:
                 link.reconnect()
-                self.epoch.dirty.add(rank)
+                self.epoch.links.dirty.add(rank)
 
     def disconnected(self, peer: ProcessId, now: int) -> None:
         """The way to `peer` is gone."""
@@ -276,10 +276,12 @@ class Endpoint:
         """End the turn: send what was submitted, let every layer finish, and hand over the effects."""
         if not self.closed:
             self._finish_turn(now)
-        packets = self._packets(now)
+        epoch = self.epoch
+        packets = self._packets(now) if self._loose or (epoch is not None and epoch.links.dirty) else []
         if self.detector.changes:
             self._publish_suspicions(now)
-        upcalls, self._upcalls = self._upcalls, []
+        upcalls = self._upcalls[:]
+        self._upcalls.clear()
         drop, self._drop = self._drop, []
         return Effects(packets, upcalls, drop)
 
@@ -295,14 +297,14 @@ class Endpoint:
             if self._wanted is not None and not epoch.frozen and self.blocked is None:
                 wanted, self._wanted = self._wanted, None
                 epoch.ask(wanted, now)
-            if epoch.stability.changed and pending:
+            if epoch.stability.changed and pending.count:
                 epoch.settle(now)
-            while pending and self.blocked is None and epoch.window_open(self._leave_wanted):
+            while pending.count and self.blocked is None and epoch.window_open(self._leave_wanted):
                 epoch.submit(pending.take(), now)
-            epoch.settle(now)
+            report = epoch.settle(now)
             if self.transfer is not None and self.transfer.full != self.holding:
                 self.backlog(self._backlog, now)
-            if epoch.wants_report():
+            if report:
                 membership.heartbeat(now)
         if self._leave_wanted and not self.closed and not self.membership.rounds.leaving and self._may_leave():
             self.membership.leave()
@@ -319,7 +321,7 @@ class Endpoint:
         packets: list[tuple[ProcessId, Packet]] = []
         loose = self._loose
         epoch = self.epoch
-        if epoch is not None and epoch.dirty and not self.closed:
+        if epoch is not None and epoch.links.dirty and not self.closed:
             members = epoch.view.members
             number, proposer = epoch.view.id
             packet: Packet | None = None
@@ -342,7 +344,7 @@ class Endpoint:
         """Loose records alone also carry the acknowledgement of the view's link."""
         epoch = self.epoch
         rank = epoch.rank_of.get(peer) if epoch is not None else None
-        link = epoch.links[rank] if epoch is not None and rank is not None else None
+        link = epoch.links.of[rank] if epoch is not None and rank is not None else None
         if epoch is None or link is None:
             return Packet(0, "", 0, 0, [], records)
         link.owed = 0
@@ -377,7 +379,7 @@ class Endpoint:
                 deadline = other
         if self.controller is not None and (deadline is None or self.controller.due < deadline):
             deadline = self.controller.due
-        self.detector.expect(deadline)
+        self.detector.expected = deadline
         return deadline
 
     # What the layers ask of the endpoint
@@ -449,10 +451,6 @@ class Endpoint:
                     self.membership.ban(peer)
                     self._drop.append(peer)
 
-    def emit(self, upcall: Upcall) -> None:
-        """Hand up."""
-        self._upcalls.append(upcall)
-
     def finish(self, cohort: Cohort | None, error: str | None, now: int, expelled: bool = False) -> None:
         """The end: after a graceful leave with the last view's common set, or with an error."""
         if self.closed:
@@ -496,7 +494,7 @@ class Endpoint:
             "sent": (epoch.next_number if epoch else self._next_number) - 1,
             "pending": len(self.pending),
             "unstable_casts": sum(len(buffer) for buffer in epoch.buffers) if epoch else 0,
-            "unstable_bytes": epoch.unstable_bytes if epoch else 0,
+            "unstable_bytes": epoch.store.unstable_bytes if epoch else 0,
             "held_back_by": [epoch.view.members[rank] for rank in sorted(epoch.window_closed_by)] if epoch else [],
             "suspected": dict(sorted(self.detector.levels.items())),
             "state": self.transfer.status() if self.transfer is not None else None,

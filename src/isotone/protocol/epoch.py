@@ -1,46 +1,41 @@
-"""One view at one process: its links, the casts that are not yet stable, its orderer and its gate.
+"""One view at one process: its links, the casts that are not yet stable (`store`), its orderer and its gate.
 
 An epoch begins when a view is installed and ends when the next one is. While it is *open* casts flow both ways;
-`freeze` stops the own stream and the orderer, while casts of others are still stored for the flush; `conclude` hands
+`freeze` stops the own stream and the orderer, while casts of others are still stored for the flush (`flush`); `conclude` hands
 the orderer the common set and delivers the rest.
 
-Invariants: `held[s]` counts the casts of s without a gap; a cast stays in `buffers` until every member of the view is
-known to hold it, but for members outside the orderer's core that were given up (`lost`); the orderer has accepted
-exactly the first `accepted[s]` casts; nothing is multicast or delivered between `freeze` and `conclude`.
-
-Orderers that ask for it (`takes_early`) are offered what lies behind a gap in a sender's stream, and may deliver it. `early`
-holds what they delivered so; of it, `ahead` is what was beyond the held prefix when the view was frozen. The common set contains
-it (ADR 0011).
+Invariants: of each sender the orderer has accepted the casts that are held, until the view is frozen, when they are
+`accepted[s]`; nothing is multicast or delivered between `freeze` and `conclude`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import Callable, Sequence
 
 import msgspec
 
+from isotone.model.columns import full
 from isotone.model.errors import ConfigError, InvariantViolation, RemoteProtocolError, require
 from isotone.model.events import CoreChanged, DeliveryBatch, ReturnedBatch, Switched, SwitchRefused, Transitional, Upcall
 from isotone.model.ids import ProcessId
-from isotone.model.records import EARLY, Cast, Cohort, Direct, Packet, Place, Relay, Sequenced
+from isotone.model.records import Cast, Cohort, Direct, Packet, Relay, Sequenced
 from isotone.model.settings import EndpointConfig
 from isotone.model.switch import Switch
 from isotone.model.view import Level, Ordering, View
+from isotone.protocol.flush import Flush
+from isotone.protocol.link.links import NEVER, Links, Outgoing
 from isotone.protocol.link.peer_link import ACK_EVERY, PeerLink
 from isotone.protocol.membership.gate import Gate
-from isotone.protocol.membership.stability import Stability
 from isotone.protocol.ordering.orderer import Batch, Evidence, Orderer
 from isotone.protocol.ordering.registry import find
 from isotone.protocol.recorder import Recorder
+from isotone.protocol.store import Store
 from isotone.protocol.switching.channel import KINDS
 from isotone.protocol.switching.switching import Switching
 
 Counters = dict[str, int]
-NEVER = 1 << 62
 _SUPPLY = 32
-_RECOUNT = 64
 
 
 class Epoch:
@@ -68,34 +63,18 @@ class Epoch:
         self._upcall = upcall
         self._recorder = recorder
         count = len(view.members)
-        self.stability = Stability(self.rank, count)
-        self.held = self.stability.held
-        self.freed = [0] * count
-        self.buffers: list[deque[Cast]] = [deque() for _ in range(count)]
-        self.links: list[PeerLink | None] = [
-            None if rank == self.rank else PeerLink(config.timing, config.limits.link_records) for rank in range(count)
-        ]
-        self.peers = [(rank, link) for rank, link in enumerate(self.links) if link is not None]
-        self.dirty: set[int] = set()  # ranks that have something to be sent
-        self.alarm = NEVER  # no link has a deadline before
-        self._others = frozenset(rank for rank, _ in self.peers)
+        self.store = Store(self.rank, count, config)
+        self.stability = self.store.stability
+        self.held = self.store.held
+        self.freed = self.store.freed
+        self.buffers = self.store.buffers
+        self.links = Links(self.rank, count, config.timing, config.limits.link_records)
+        self.flush = Flush(self.store, self.links, self.rank_of)
         self.unreported = 0
-        self.unstable_bytes = 0
-        self._own_sizes: deque[int] = deque()  # of the own casts in the window
-        self.stable = 0  # own casts that all members hold
-        self._released = 0  # own casts that have left the window
-        self._kept = (0, 0)  # how many casts were kept for external members at the last count, and their bytes
-        self.lost: set[int] = set()  # external members that lack what was freed: they must leave the view
-        self._keeps_all = config.membership == "primary"  # there a majority may need them back before the next view is decided
         self.window_closed_by: set[int] = set()  # ranks whose applications lag
         self.frozen = False
         self.accepted: list[int] = []
         self._fetched = [0] * count  # casts of each sender up to here may have come from another member
-        self._relayed: dict[tuple[int, int], int] = {}  # (peer, sender): what earlier rounds have passed on already
-        self.early: dict[Place, Cast] = {}  # delivered behind a gap; some gaps may have closed since
-        self.ahead: list[Place] = []  # those of them that are reported to the proposer of the next view
-        self._beyond: dict[Place, Cast] = {}  # delivered so by others, and passed on for the common set
-        self._passed: set[tuple[int, Place]] = set()  # to whom this member has passed what of that
         self.gate = Gate(view, self._emit)
         self._eager = self.gate.need > 1 or count == 1
         self.own: dict[int, Cast] = {}  # own messages that the orderer has not delivered, by number
@@ -114,8 +93,7 @@ class Epoch:
     def multicast(self, kind: int, stamp: list[int], batch: Batch | None) -> Cast:
         if self.frozen:
             raise InvariantViolation("a frozen view multicasts")
-        rank = self.rank
-        seq = self.held[rank] + 1
+        seq = self.held[self.rank] + 1
         if batch is None:
             cast = Cast(seq, kind, stamp)
         else:
@@ -124,26 +102,25 @@ class Epoch:
             if batch.number is None:
                 self.own[number] = cast
                 if self._recorder is not None:
-                    self._recorder.send(self.now, self.view.id, number, batch.payloads, batch.types, batch.items)
+                    types, items = full(batch.types, len(batch.payloads)), full(batch.items, len(batch.payloads))
+                    self._recorder.send(self.now, self.view.id, number, batch.payloads, types, items)
                 self.next_number += len(batch.payloads)
             elif number:
                 self._sent_again(cast)
-            self.unstable_bytes += batch.size
-        self._own_sizes.append(batch.size if batch is not None else 0)
-        self.held[rank] = seq
+        self.store.sent(cast, batch.size if batch is not None else 0)
         if self._eager:
             self.stability.changed = True
-        self.buffers[rank].append(cast)
-        for peer, link in self.peers:
-            if peer not in self.lost:
+        lost = self.store.lost
+        for peer, link in self.links.peers:
+            if peer not in lost:
                 link.fresh.append(cast)
-        self.dirty |= self._others
+        self.links.dirty |= self.links.others
         return cast
 
     def _sent_again(self, cast: Cast) -> None:
         """Own messages travel a second time, in another instance: that is a cost of the switch."""
         if self._recorder is not None and self.switching is not None:
-            fanout = sum(peer not in self.lost for peer, _ in self.peers)
+            fanout = sum(peer not in self.store.lost for peer, _ in self.links.peers)
             size = fanout * len(msgspec.msgpack.encode(cast))
             self._recorder.packet(self.now, self.view.id, "again", fanout, 1, size, self.switching.wanted[1])
 
@@ -151,10 +128,9 @@ class Epoch:
         if self.frozen:
             raise InvariantViolation("a frozen view sends")
         record = Direct(kind, stamp)
-        for rank, link in self.peers:
+        for rank, _ in self.links.peers:
             if to is None or rank == to:
-                link.fresh.append(record)
-                self.dirty.add(rank)
+                self.links.give(rank, record)
 
     def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
         if self.switching is not None or not cast.number:
@@ -162,17 +138,16 @@ class Epoch:
             return
         if sender == self.rank:
             self.own.pop(cast.number, None)
-        self.gate.deliver(sender, cast, position, evidence)
+        if self.gate.need <= 1:
+            self._emit(sender, cast, position, self.gate.level)
+        else:
+            self.gate.deliver(sender, cast, position, evidence)
 
     def deliver_early(self, sender: int, cast: Cast) -> bool:
         if not self.frozen:
-            early = self.early
-            if len(early) >= EARLY:
-                early = self.early = {place: one for place, one in early.items() if place[1] > self.held[place[0]]}
-                if len(early) >= EARLY:
-                    self.note("casts_early_refused")
-                    return False
-            early[sender, cast.seq] = cast
+            if not self.flush.takes(sender, cast):
+                self.note("casts_early_refused")
+                return False
             self.note("casts_early")
         self.gate.deliver(sender, cast, None, None)
         return True
@@ -184,15 +159,13 @@ class Epoch:
             self.stability.changed = True
 
     def supply(self, to: int, held: Sequence[int]) -> None:
-        link = self.links[to]
-        if len(held) != len(self.held) or link is None:
+        if len(held) != len(self.held) or to == self.rank:
             raise RemoteProtocolError(f"{self.view.members[to]} asks for casts with {len(held)} counts")
         for sender, count in enumerate(held):
             if sender not in (to, self.rank) and self.freed[sender] <= count < self.held[sender]:
-                for cast in self.casts(sender, count, min(count + _SUPPLY, self.held[sender])):
-                    link.fresh.append(Relay(sender, cast))
+                for cast in self.store.casts(sender, count, min(count + _SUPPLY, self.held[sender])):
+                    self.links.give(to, Relay(sender, cast))
                     self.note("casts_supplied")
-                self.dirty.add(to)
 
     def core(self, core: tuple[int, ...], ring: int) -> None:
         members = tuple(self.view.members[rank] for rank in core)
@@ -205,7 +178,6 @@ class Epoch:
     def begin_switching(self) -> Switching:
         """Let several orderers follow each other from here on."""
         if self.switching is None:
-            self._offers = False  # the request, or what it leads to, has been offered to nobody
             self.orderer = self.switching = Switching(self, self.view, self.rank, self._config.seed, self.orderer)
         return self.switching
 
@@ -220,6 +192,7 @@ class Epoch:
         self.view = View(self.view.id, self.view.members, switch.ordering)
         self.gate = Gate(self.view, self._emit)
         self._eager = self.gate.need > 1 or len(self.held) == 1
+        self._offers = find(switch.ordering.order).takes_early and self.gate.need <= 1
         if self.frozen:
             self.gate.open()
         for sender, row in enumerate(self.stability.matrix):
@@ -248,12 +221,16 @@ class Epoch:
     def _emit(self, sender: int, cast: Cast, position: tuple[int, ...] | None, level: Level) -> None:
         origin = self.view.members[sender]
         payloads = cast.payloads
-        self._upcall(DeliveryBatch(self.view, origin, cast.number, payloads, position, level, cast.types, cast.items))
+        types: Sequence[str | None] | None = cast.types
+        items: Sequence[list[str] | None] | None = cast.items
+        if types is not None or items is not None:
+            types, items = full(types, len(payloads)), full(items, len(payloads))
+        self._upcall(DeliveryBatch(self.view, origin, cast.number, payloads, position, level, types, items))
         if self._recorder is not None:
             ordering = self.view.ordering
             self._recorder.deliver(
                 self.now, self.view.id, origin, cast.number, payloads, position,
-                ordering.order, level, self.gate.need, cast.types, cast.items,
+                ordering.order, level, self.gate.need, types, items,
             )  # fmt: skip
 
     @property
@@ -292,27 +269,25 @@ class Epoch:
 
     def window_open(self, leaving: bool = False) -> bool:
         """Whether the group can take another batch of this process. Applications that lag do not keep it from leaving."""
-        limits = self._config.limits
         return (
             not self.frozen
             and (self.switching is None or not self.switching.stopped)
             and (leaving or not self.window_closed_by)
-            and self.unstable_bytes < limits.window_bytes
-            and len(self._own_sizes) < limits.window_casts
+            and self.store.window_open()
         )
 
     def receive(self, peer: ProcessId, packet: Packet, now: int) -> None:
         """A packet of this view's link."""
         self.now = now
         rank = self.rank_of.get(peer)
-        link = self.links[rank] if rank is not None else None
+        link = self.links.of[rank] if rank is not None else None
         if rank is None or link is None:
             raise RemoteProtocolError(f"{peer} sends in view {self.view.id}, of which it is no member")
         records = link.receive(packet, now)
         if link.fresh or link.owed >= ACK_EVERY:
-            self.dirty.add(rank)
-        if link.ack_at is not None and link.ack_at < self.alarm:
-            self.alarm = link.ack_at
+            self.links.dirty.add(rank)
+        if link.ack_at is not None and link.ack_at < self.links.alarm:
+            self.links.alarm = link.ack_at
         if not records:
             if self._offers and packet.records:
                 self._offer(rank, link, packet, now)
@@ -321,7 +296,11 @@ class Epoch:
             record = records[0]
             if type(record) is Cast:
                 if self._store(rank, record):
-                    self._accept(rank, [record], now)
+                    try:
+                        self.orderer.accept(rank, (record,), now)
+                    except RemoteProtocolError:
+                        self._forget(rank, 1)
+                        raise
                 return
             if type(record) is Direct:
                 if record.kind > KINDS:
@@ -373,7 +352,7 @@ class Epoch:
             elif type(record) is Relay and self.frozen and 0 <= record.sender < len(self.held):
                 self._store_relayed(record.sender, record.cast)
                 self.note("relays_received")
-            elif type(record) is Relay and record.sender in self._others:
+            elif type(record) is Relay and record.sender in self.links.others:
                 if casts:
                     self._accept(rank, casts, now)
                     casts = []
@@ -395,16 +374,20 @@ class Epoch:
                 for cast in casts:
                     self.orderer.accept(rank, [cast], now)
                     good += 1
-            for _ in casts[good:]:
-                self.buffers[rank].pop()
-            self.held[rank] -= len(casts) - good
+            self._forget(rank, len(casts) - good)
             raise
+
+    def _forget(self, rank: int, count: int) -> None:
+        """The last casts of a member are not held after all."""
+        for _ in range(count):
+            self.buffers[rank].pop()
+        self.held[rank] -= count
 
     def _fetch(self, sender: int, cast: Cast, now: int) -> None:
         """A cast that this member asked another one for; its sender's link will bring it again."""
         if cast.seq == self.held[sender] + 1:
             self._store(sender, cast)
-            if self.switching is None or not self.switching.postpone(sender, cast):
+            if self.switching is None or not self.switching.lanes.postpone(sender, cast):
                 self._accept(sender, [cast], now)
             self._fetched[sender] = cast.seq
             self.note("casts_fetched")
@@ -417,7 +400,8 @@ class Epoch:
             return False
         if cast.seq != self.held[sender] + 1:
             raise RemoteProtocolError(f"cast {cast.seq} of {self.view.members[sender]} follows {self.held[sender]}")
-        self._check_described(sender, cast)
+        if self._conflicts is not None:
+            self._check_described(sender, cast)
         if cast.kind > KINDS:
             self.begin_switching()
         self.held[sender] = cast.seq
@@ -435,10 +419,10 @@ class Epoch:
         return True
 
     def _check_described(self, sender: int, cast: Cast) -> None:
-        """Raise `RemoteProtocolError` for messages that the conflict relation does not know: all members have the same one."""
+        """Raise `RemoteProtocolError` for types that the conflict relation does not know: all members have the same one."""
         if self._conflicts is not None and cast.number:
             try:
-                self._conflicts.validate_all(len(cast.payloads), cast.types, cast.items)
+                self._conflicts.validate_types(cast.types)
             except ConfigError as error:
                 raise RemoteProtocolError(f"{self.view.members[sender]} breaks its conflict relation: {error}") from None
 
@@ -453,16 +437,8 @@ class Epoch:
         if not self.orderer.takes_early or cast.seq <= self.held[sender] + 1:
             self._store_late(sender, cast)
             return
-        if len(self._beyond) >= EARLY * len(self.held):
-            raise RemoteProtocolError(f"more than {EARLY * len(self.held)} early casts are passed on in view {self.view.id}")
         self._check_described(sender, cast)
-        self._beyond[sender, cast.seq] = cast
-
-    def stable_for(self, sender: int, count: int) -> None:
-        """A sender knows that every member holds so many of its casts."""
-        for row in self.stability.matrix:
-            if row[sender] < count <= self.held[sender]:
-                row[sender] = count
+        self.flush.keep_beyond(sender, cast)
 
     def hold(self, rank: int, holding: bool) -> bool:
         """The application of a member lags, or has caught up. Whether that is news."""
@@ -487,86 +463,27 @@ class Epoch:
 
     # The end of a turn
 
-    def settle(self, now: int) -> None:
-        """Free what is stable, let the gate advance, give the orderer its turn."""
+    def settle(self, now: int) -> bool:
+        """Free what is stable, let the gate advance, give the orderer its turn.
+
+        Returns whether the others should hear now how far this member is: waiting deliveries or windows depend on it.
+        """
         self.now = now
-        if self.frozen:
-            return
-        self.orderer.turn(now)
         stability = self.stability
-        if stability.changed:
+        if not self.frozen:
+            self.orderer.turn(now)
+        if stability.changed and not self.frozen:
             stability.changed = False
-            self._stabilise()
+            for rank in self.store.free(self.orderer.core):
+                link = self.links.of[rank]
+                if link is not None:
+                    link.fresh = []
+                self.note("externals_expelled")
             if self.gate.need > 1:
                 self.gate.advance(stability.frontier(self.gate.need))
-
-    def _stabilise(self) -> None:
-        """Free what all members hold; the window needs the core only, and external members are waited for within bounds."""
-        matrix, core = self.stability.matrix, self.orderer.core
-        stable = self.stability.frontier(len(self.held))
-        self.stable = stable[self.rank]
-        if len(core) == len(self.held) and not self.lost:
-            self._release(self.stable)
-            self._free(stable)
-            return
-        ready = [min(column) for column in zip(self.held, *(matrix[rank] for rank in core), strict=True)]
-        self._release(ready[self.rank])
-        if self.rank in core and self._keeps_too_much(ready):
-            self._expel(ready)
-        if self.lost and not self._keeps_all:
-            rows = [row for rank, row in enumerate(matrix) if rank not in self.lost]
-            stable = [min(column) for column in zip(*rows, strict=True)]
-        self._free(stable)
-
-    def _keeps_too_much(self, ready: list[int]) -> bool:
-        limits = self._config.limits
-        kept = sum(count - freed for count, freed in zip(ready, self.freed, strict=True) if count > freed)
-        counted, size = self._kept
-        if not counted <= kept < counted + _RECOUNT:
-            size = 0
-            for sender, count in enumerate(ready):
-                size += sum(sum(map(len, cast.payloads)) for cast in self.casts(sender, self.freed[sender], count))
-            self._kept = (kept, size)
-        return kept > limits.keep_casts or size > limits.keep_bytes
-
-    def _expel(self, ready: list[int]) -> None:
-        """Give up the external members that lack most: they come back by joining."""
-        matrix, core = self.stability.matrix, self.orderer.core
-        lag = {
-            rank: sum(max(0, count - have) for count, have in zip(ready, matrix[rank], strict=True))
-            for rank in range(len(ready))
-            if rank not in core and rank not in self.lost
-        }
-        for rank, missing in lag.items():
-            link = self.links[rank]
-            if missing and 2 * missing >= max(lag.values()) and link is not None:
-                self.lost.add(rank)
-                link.fresh = []
-                self.note("externals_expelled")
-
-    def _release(self, count: int) -> None:
-        """The first `count` own casts need no room in the window any more."""
-        for _ in range(count - self._released):
-            self.unstable_bytes -= self._own_sizes.popleft()
-        self._released = max(count, self._released)
-
-    def _free(self, stable: list[int]) -> None:
-        freed = self.freed
-        if stable == freed:
-            return
-        for sender, count in enumerate(stable):
-            surplus = count - freed[sender]
-            if surplus:
-                buffer = self.buffers[sender]
-                for _ in range(surplus):
-                    buffer.popleft()
-        self.freed = stable
-
-    def wants_report(self) -> bool:
-        """Whether the others should hear now how far this member is: waiting deliveries or windows depend on it."""
         if self.gate.need > 1 and self._unreported_casts and not self.orderer.proves:
             return True
-        return self.unreported >= self._gossip_at or self._unreported_casts >= self._gossip_casts
+        return self._unreported_casts >= self._gossip_casts or self.unreported >= self._gossip_at
 
     def report(self) -> list[int]:
         """How many casts of each member are held here, to be told to the others.
@@ -578,45 +495,19 @@ class Epoch:
         self._unreported_casts = 0
         return list(self.accepted if self.frozen else self.held)
 
-    def packets(self, now: int) -> list[tuple[int, int, int, list[Sequenced]]]:
-        """(rank, first, ack, records) of every link that has something to say; ack 0 says nothing."""
-        result: list[tuple[int, int, int, list[Sequenced]]] = []
-        if not self.dirty:
-            return result
-        for rank in sorted(self.dirty):
-            link = self.links[rank]
-            if link is None:
-                continue
-            resend_at = link.resend_at
-            if link.connected_again or (resend_at is not None and now >= resend_at):
-                again = link.retransmit(now)
-                if again is not None:
-                    self.counters["retransmissions"] = self.counters.get("retransmissions", 0) + len(again[1])
-                    if now - self.began < 1_000_000_000 and self.view.id.epoch > 1:
-                        self.note("retransmissions_first_second_of_view")
-                    result.append((rank, again[0], link.acknowledge(now), again[1]))
-            packet = link.next_packet(now)
-            if packet is not None:
-                result.append((rank, *packet))
-            resend_at = link.resend_at
-            if resend_at is not None and resend_at < self.alarm:
-                self.alarm = resend_at
-        self.dirty.clear()
+    def packets(self, now: int) -> list[Outgoing]:
+        """What every link that has something to say sends."""
+        result, repeated = self.links.packets(now)
+        if repeated:
+            self.counters["retransmissions"] = self.counters.get("retransmissions", 0) + repeated
+            if now - self.began < 1_000_000_000 and self.view.id.epoch > 1:
+                self.note("retransmissions_first_second_of_view")
         return result
 
     def wake(self, now: int) -> None:
         """A deadline of a link or of the orderer may have come."""
         self.now = now
-        if now >= self.alarm:
-            self.alarm = NEVER
-            for rank, link in self.peers:
-                deadline = link.deadline()
-                if deadline is None:
-                    continue
-                if deadline <= now:
-                    self.dirty.add(rank)
-                elif deadline < self.alarm:
-                    self.alarm = deadline
+        self.links.wake(now)
         if not self.frozen:
             deadline = self.orderer.deadline()
             if deadline is not None and deadline <= now:
@@ -624,7 +515,7 @@ class Epoch:
 
     def deadline(self) -> int | None:
         """When a link or the orderer may want to act; early at times, never late."""
-        alarm = self.alarm
+        alarm = self.links.alarm
         if not self.frozen:
             deadline = self.orderer.deadline()
             if deadline is not None and deadline < alarm:
@@ -639,71 +530,19 @@ class Epoch:
         self.now = now
         self.frozen = True
         self.accepted = list(self.held)
-        self.ahead = sorted((sender, seq) for sender, seq in self.early if seq > self.held[sender])
+        self.flush.freeze()
         if self._recorder is not None:
             self._recorder.flush(now, self.view.id)
         return self.orderer.freeze(now)
 
     def relay(self, process: ProcessId, cohort: Cohort) -> None:
         """Pass on what others of the cohort lack, where this process was chosen to."""
-        for sender, holder in enumerate(cohort.holders):
-            if holder != process:
-                continue
-            for peer, held in zip(cohort.present, cohort.held, strict=True):
-                rank = self.rank_of[peer]
-                link = self.links[rank]
-                if link is None or held[sender] >= cohort.target[sender] or (rank in self.lost and not self._keeps_all):
-                    continue
-                require(held[sender] >= self.freed[sender], "a cast that a member lacks was freed")
-                done = self._relayed.get((rank, sender), 0)
-                for cast in self.casts(sender, max(held[sender], done), cohort.target[sender]):
-                    link.fresh.append(Relay(sender, cast))
-                    self.note("relays_sent")
-                self._relayed[rank, sender] = max(done, cohort.target[sender])
-                self.dirty.add(rank)
-        for place in cohort.early:
-            bearers = [peer for peer, places in zip(cohort.present, cohort.ahead, strict=True) if place in places]
-            if bearers[0] == process:
-                for peer in cohort.present:
-                    if peer not in bearers:
-                        self._pass_on(self.rank_of[peer], place)
-
-    def _pass_on(self, rank: int, place: Place) -> None:
-        """An early cast for a member that has not delivered it, once."""
-        link = self.links[rank]
-        if link is not None and (rank, place) not in self._passed:
-            self._passed.add((rank, place))
-            link.fresh.append(Relay(place[0], self._at(place)))
+        for _ in range(self.flush.relay(process, cohort)):
             self.note("relays_sent")
-            self.dirty.add(rank)
-
-    def _at(self, place: Place) -> Cast:
-        """A cast of the common set beyond the target; its gap may have closed since."""
-        sender, seq = place
-        if seq <= self.held[sender]:
-            return self.casts(sender, seq - 1, seq)[0]
-        return self.early[place] if place in self.early else self._beyond[place]
-
-    def still_ahead(self) -> list[Place]:
-        """What was delivered beyond a gap that has not closed."""
-        return [(sender, seq) for sender, seq in self.ahead if seq > self.held[sender]]
-
-    def casts(self, sender: int, after: int, upto: int) -> list[Cast]:
-        """The buffered casts of a sender with `after` < seq ≤ `upto`."""
-        buffer = self.buffers[sender]
-        base = self.freed[sender]
-        return [buffer[i - base] for i in range(max(after, base), upto)]
-
-    def complete(self, cohort: Cohort) -> bool:
-        """Whether everything of the common set is here."""
-        held = self.held
-        if any(have < want for have, want in zip(held, cohort.target, strict=True)):
-            return False
-        return all(seq <= held[rank] or (rank, seq) in self.early or (rank, seq) in self._beyond for rank, seq in cohort.early)
 
     def conclude(self, cohort: Cohort, now: int) -> None:
         """Deliver the rest of the common set, in the orderer's way, and hand back what cannot be ordered."""
-        require(self.frozen and self.complete(cohort), "a view ends before its common set is complete")
+        require(self.frozen and self.flush.complete(cohort), "a view ends before its common set is complete")
         self.now = now
         together = tuple(cohort.present)
         self._upcall(Transitional(self.view, together))
@@ -711,15 +550,16 @@ class Epoch:
             self._recorder.transitional(now, self.view.id, together)
         self.gate.open()
         for sender, target in enumerate(cohort.target):
-            rest = self.casts(sender, self.accepted[sender], target)
+            rest = self.store.casts(sender, self.accepted[sender], target)
             if rest and sender != self.rank:
                 self.orderer.accept(sender, rest, now)
         for place in cohort.early:
             self.note("casts_early_common")
-            self.orderer.early(place[0], [self._at(place)], now)
+            self.orderer.early(place[0], [self.flush.at(place)], now)
         present = frozenset(self.rank_of[member] for member in together)
         for cast in self.orderer.conclude(present, now):
-            origin = self.view.members[self.rank]
-            self._upcall(ReturnedBatch(self.view, origin, cast.number, cast.payloads, cast.types, cast.items))
+            origin, payloads = self.view.members[self.rank], cast.payloads
+            types, items = full(cast.types, len(payloads)), full(cast.items, len(payloads))
+            self._upcall(ReturnedBatch(self.view, origin, cast.number, payloads, types, items))
             if self._recorder is not None:
-                self._recorder.returned(now, self.view.id, origin, cast.number, cast.payloads, cast.types, cast.items)
+                self._recorder.returned(now, self.view.id, origin, cast.number, payloads, types, items)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
 
+from isotone.model.columns import brief
 from isotone.model.errors import LocalProtocolError
 from isotone.model.settings import Limits
 from isotone.protocol.ordering.orderer import Batch
@@ -19,27 +20,22 @@ Types = Sequence[str | None] | None
 Items = Sequence[Sequence[str] | None] | None
 
 
-class _Gathering:
-    """A batch that may still grow."""
+def _joined(batch: Batch, payloads: Sequence[bytes], types: Types, items: Items, size: int) -> Batch:
+    """A batch that has grown; a column is made as soon as one message has an entry in it."""
+    before, count = len(batch.payloads), len(payloads)
+    batch.payloads.extend(payloads)
+    all_types, all_items = batch.types, batch.items
+    if types is not None or all_types is not None:
+        all_types = [None] * before if all_types is None else all_types
+        all_types.extend([None] * count if types is None else types)
+    if items is not None or all_items is not None:
+        all_items = [None] * before if all_items is None else all_items
+        all_items.extend(_lists(items) or [None] * count)
+    return Batch(batch.payloads, all_types, all_items, batch.size + size)
 
-    __slots__ = ("items", "payloads", "size", "types")
 
-    def __init__(self) -> None:
-        self.payloads: list[bytes] = []
-        self.types: list[str | None] | None = None
-        self.items: list[list[str] | None] | None = None
-        self.size = 0
-
-    def add(self, payloads: Sequence[bytes], types: Types, items: Items, size: int) -> None:
-        before, count = len(self.payloads), len(payloads)
-        self.payloads += payloads
-        self.size += size
-        if types is not None or self.types is not None:
-            self.types = self.types if self.types is not None else [None] * before
-            self.types += types if types is not None else [None] * count
-        if items is not None or self.items is not None:
-            self.items = self.items if self.items is not None else [None] * before
-            self.items += [list(i) if i is not None else None for i in items] if items is not None else [None] * count
+def _lists(items: Items) -> list[list[str] | None] | None:
+    return None if items is None else [list(one) if one is not None else None for one in items]
 
 
 class Pending:
@@ -47,16 +43,17 @@ class Pending:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._queue: deque[_Gathering] = deque()
+        self._queue: deque[Batch] = deque()
         self._bytes = 0
-        self._count = 0
+        self.count = 0
+        """Messages that wait."""
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def room(self) -> bool:
         """Whether another message may be taken; a large one may have to wait all the same."""
-        return self._bytes < self._limits.pending_bytes and self._count < self._limits.pending_messages
+        return self._bytes < self._limits.pending_bytes and self.count < self._limits.pending_messages
 
     def add(self, payloads: Sequence[bytes], types: Types, items: Items) -> tuple[int, int]:
         """Take as many messages as there is room for; returns their number and size."""
@@ -70,9 +67,9 @@ class Pending:
             )
         if (types is not None and len(types) != count) or (items is not None and len(items) != count):
             raise LocalProtocolError("types and items must have one entry per payload")
-        if self._bytes + size > limits.pending_bytes or self._count + count > limits.pending_messages:
+        if self._bytes + size > limits.pending_bytes or self.count + count > limits.pending_messages:
             room = bisect_right(list(accumulate(map(len, payloads))), limits.pending_bytes - self._bytes)
-            count = min(room, max(0, limits.pending_messages - self._count))
+            count = min(room, max(0, limits.pending_messages - self.count))
             payloads = payloads[:count]
             types = types[:count] if types is not None else None
             items = items[:count] if items is not None else None
@@ -84,16 +81,18 @@ class Pending:
         else:
             self._cut(payloads, types, items)
         self._bytes += size
-        self._count += count
+        self.count += count
         return count, size
 
     def _gather(self, payloads: Sequence[bytes], types: Types, items: Items, size: int) -> None:
         limits = self._limits
-        last = self._queue[-1] if self._queue else None
-        if last is None or last.size + size > limits.batch_bytes or len(last.payloads) + len(payloads) > limits.batch_messages:
-            last = _Gathering()
-            self._queue.append(last)
-        last.add(payloads, types, items, size)
+        queue = self._queue
+        last = queue[-1] if queue else None
+        count = len(payloads)
+        if last is not None and last.size + size <= limits.batch_bytes and len(last.payloads) + count <= limits.batch_messages:
+            queue[-1] = _joined(last, payloads, types, items, size)
+        else:
+            queue.append(Batch(list(payloads), None if types is None else list(types), _lists(items), size))
 
     def _cut(self, payloads: Sequence[bytes], types: Types, items: Items) -> None:
         """Cut a long submission into batches."""
@@ -112,5 +111,7 @@ class Pending:
         """The next batch."""
         batch = self._queue.popleft()
         self._bytes -= batch.size
-        self._count -= len(batch.payloads)
-        return Batch(batch.payloads, batch.types, batch.items, batch.size)
+        self.count -= len(batch.payloads)
+        if batch.types is None and batch.items is None:
+            return batch
+        return Batch(batch.payloads, brief(batch.types), brief(batch.items), batch.size)

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import Protocol, cast
 
 from isotone.codec import (
+    BYE_FIRST_BYTE,
     HELLO_BYTES,
     Bye,
     FrameDecoder,
@@ -25,7 +26,6 @@ from isotone.codec import (
     encode_bye,
     encode_hello,
     frame,
-    is_bye,
 )
 from isotone.codec.packets import Frame
 from isotone.model.errors import RemoteProtocolError
@@ -101,7 +101,7 @@ class Connection(asyncio.BufferedProtocol):
             if peer is not None and receive is not None:
                 only = decoder.only(nbytes)
                 if only is not None:
-                    if is_bye(only):
+                    if only[0] == BYE_FIRST_BYTE:
                         self._dismissed(decode_bye(only))
                     else:
                         receive(peer, decode_packet(only))
@@ -110,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
             for body in decoder.received(nbytes):
                 if self.peer is None:
                     self._greeted(decode_hello(body))
-                elif is_bye(body):
+                elif body[0] == BYE_FIRST_BYTE:
                     self._dismissed(decode_bye(body))
                 elif self.receive is not None:
                     self.receive(self.peer, decode_packet(body))

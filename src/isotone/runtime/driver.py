@@ -70,12 +70,6 @@ class EndpointLike(Submitter, Protocol):
 EndpointFactory = Callable[[EndpointConfig, Recorder | None], EndpointLike]
 
 
-def _is_small(packet: Packet) -> bool:
-    """Whether a packet is what one sends in a quiet group: hardly more than one message or control record."""
-    records = packet.records
-    return not records or (len(records) == 1 and (type(records[0]) is not Cast or len(records[0].payloads) <= 2))
-
-
 class Driver:
     """Runs one endpoint over one network."""
 
@@ -187,12 +181,15 @@ class Driver:
         except BaseException as error:
             self.fail(error)
             return
-        if not self._scheduled:
-            if now - self._turned > _QUIET_NS and _is_small(packet):
-                self._turn()
-            else:
-                self._scheduled = True
-                self._loop.call_soon(self._turn)
+        if self._scheduled:
+            return
+        records = packet.records
+        quiet = now - self._turned > _QUIET_NS and len(records) <= 1
+        if quiet and (not records or type(records[0]) is not Cast or len(records[0].payloads) <= 2):
+            self._turn()
+        else:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
 
     def connected(self, peer: ProcessId, address: str) -> None:
         """From the network: there is a link to `peer`."""
@@ -236,51 +233,53 @@ class Driver:
     # --- the end of a turn -----------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
+        """Few calls, since in a quiet group a turn finds the caches cold and every function costs as much as its work."""
         self._scheduled = False
         if self._stopped:
             return
         self.turns += 1
         self._turned = now = monotonic_ns()
+        endpoint, outgoing, trace = self.endpoint, self.outgoing, self._trace
         try:
-            self._finish(now)
+            if self._leaving:
+                self._pass_last(now)
+            elif outgoing.buffer:
+                outgoing.flush(now)
+            if self._deadline is not None and now >= self._deadline:
+                endpoint.wake(now)
+            backlog = self.inbox.backlog
+            if trace is not None and trace.overloaded:
+                backlog += _OVERLOAD_BYTES
+            if backlog != self._reported:
+                self._reported = backlog
+                endpoint.backlog(backlog, now)
+            effects = endpoint.collect(now)
+            if effects.packets:
+                self.network.send(effects.packets)
+            if effects.drop:
+                for peer in effects.drop:
+                    self.network.drop(peer)
+            if effects.upcalls:
+                self._hand_over(effects.upcalls)
+            if outgoing.unsure and not self._leaving:
+                outgoing.refresh()
+            if trace is not None:
+                trace.turn()
+            deadline = self._deadline = endpoint.deadline()
+            if deadline is not None and (self._timer is None or deadline < self._timer_at):
+                self._arm(deadline, now)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
             self.fail(error)
 
-    def _finish(self, now: int) -> None:
-        endpoint = self.endpoint
-        if not self._left:
-            self._pass_on(now)
-        if self._deadline is not None and now >= self._deadline:
-            endpoint.wake(now)
-        backlog = self.inbox.backlog
-        if self._trace is not None and self._trace.overloaded:
-            backlog += _OVERLOAD_BYTES
-        if backlog != self._reported:
-            self._reported = backlog
-            endpoint.backlog(backlog, now)
-        effects = endpoint.collect(now)
-        if effects.packets:
-            self.network.send(effects.packets)
-        for peer in effects.drop:
-            self.network.drop(peer)
-        if effects.upcalls:
-            self._hand_over(effects.upcalls)
-        if not self._leaving:
-            self.outgoing.refresh()
-        if self._trace is not None:
-            self._trace.turn()
-        self._arm(now)
-
-    def _pass_on(self, now: int) -> None:
-        """What the application gave, and then, if it leaves, its leave."""
-        if not self._leaving:
-            self.outgoing.flush(now)
+    def _pass_last(self, now: int) -> None:
+        """What the application gave before it left, and then its leave."""
+        if self._left:
             return
         if not self.endpoint.closed:
             self.outgoing.last_flush(now)
-            if not self.outgoing.empty:
+            if self.outgoing.buffer:
                 return
             self.endpoint.leave(now)
         self._left = True
@@ -322,11 +321,8 @@ class Driver:
                     self.ended.set_result(None)
         self.inbox.put(upcalls)
 
-    def _arm(self, now: int) -> None:
+    def _arm(self, deadline: int, now: int) -> None:
         """One timer: an armed one that fires too early does no harm and is kept."""
-        deadline = self._deadline = self.endpoint.deadline()
-        if deadline is None or (self._timer is not None and self._timer_at <= deadline):
-            return
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = deadline

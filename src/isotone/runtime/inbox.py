@@ -88,16 +88,15 @@ class Inbox:
                 size = _size(upcall)
                 self._sizes.append(size)
                 self.backlog += size
-        self._wake()
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     def end(self, error: BaseException | None) -> None:
         """Nothing follows: iterations end, or raise `error`, when the queue is empty."""
         if not self._ended:
             self._ended = True
             self._error = error
-        self._wake()
-
-    def _wake(self) -> None:
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)

@@ -53,7 +53,10 @@ class Outgoing:
         self._payload_bytes = payload_bytes
         self._schedule = schedule
         self._conflicts = conflicts
-        self._buffer: list[bytes] = []
+        self.buffer: list[bytes] = []
+        """What the endpoint has not taken yet."""
+        self.unsure = True
+        """Whether `refresh` may find the window other than it was."""
         self._types: list[str | None] | None = None
         self._items: list[Sequence[str] | None] | None = None
         self._room = _BUFFER_BYTES
@@ -77,7 +80,7 @@ class Outgoing:
         if self._conflicts is not None:  # here, since the caller is not there any more when the buffer is handed on
             self._conflicts.validate(type, items)
             items = None if items is None else tuple(items)
-        buffer = self._buffer
+        buffer = self.buffer
         buffer.append(payload)
         if type is not None or items is not None or self._types is not None:
             self._annotate(1, (type,), (items,))
@@ -102,10 +105,11 @@ class Outgoing:
         self.flush(now)
         if not self._open:
             return 0
+        self.unsure = True
         accepted = self._endpoint.submit(payloads, now, types, items)
         if accepted < len(payloads):
             # The first that was not taken is kept here: when it is gone, there is room again.
-            self._buffer.append(payloads[accepted])
+            self.buffer.append(payloads[accepted])
             if types is not None or items is not None:
                 self._annotate(1, types and types[accepted : accepted + 1], items and items[accepted : accepted + 1])
             self._open = False
@@ -145,29 +149,26 @@ class Outgoing:
 
     # --- the driver's side -----------------------------------------------------------------------------------------
 
-    @property
-    def empty(self) -> bool:
-        """Whether the endpoint has everything."""
-        return not self._buffer
-
     def flush(self, now: int) -> None:
         """Hand the buffer to the endpoint."""
-        buffer = self._buffer
+        buffer = self.buffer
         if not buffer or self._error is not None or self._blocked is not None:
             return
+        self.unsure = True
         accepted = self._endpoint.submit(buffer, now, self._types, self._items)
         if accepted == len(buffer):
-            self._buffer, self._types, self._items = [], None, None
+            self.buffer, self._types, self._items = [], None, None
             self._room = _BUFFER_BYTES
             return
         self._open = False
-        self._buffer = buffer[accepted:]
+        self.buffer = buffer[accepted:]
         if self._types is not None and self._items is not None:
             self._types, self._items = self._types[accepted:], self._items[accepted:]
 
     def refresh(self) -> None:
         """After a turn: is the window open now?"""
-        self._open = self._error is None and self._blocked is None and not self._buffer and self._endpoint.writable()
+        self._open = self._error is None and self._blocked is None and not self.buffer and self._endpoint.writable()
+        self.unsure = not self._open
         if self._open and self._waiters:
             self._wake_next()
 
@@ -180,17 +181,19 @@ class Outgoing:
     def block(self, reason: str | None) -> None:
         """Nothing is accepted for the time being: the application gets `Blocked`; None ends that."""
         self._blocked = reason
+        self.unsure = True
         if reason is not None:
             self._shut()
 
     def rebind(self, endpoint: Submitter) -> None:
         """Another endpoint takes the place of one that was expelled; what that had not taken is void with it."""
         self._endpoint = endpoint
-        self._buffer, self._types, self._items = [], None, None
+        self.buffer, self._types, self._items = [], None, None
         self._room = _BUFFER_BYTES
 
     def _shut(self) -> None:
         self._open = False
+        self.unsure = True
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -209,7 +212,7 @@ class Outgoing:
 
     def _annotate(self, count: int, types: Types, items: Items) -> None:
         """Bring the columns of types and items to the length of the buffer, whose last `count` messages have these."""
-        before = len(self._buffer) - count
+        before = len(self.buffer) - count
         if self._types is None or self._items is None:
             self._types, self._items = [None] * before, [None] * before
         self._types.extend(types or [None] * count)

@@ -88,7 +88,9 @@ def draw(
     if registry.find(order).takes_early:
         level, network = _gaps(stream(seed, "gaps"), level, network)
     if switches:
-        storm = _switches(stream(seed, "switches"), orders if len(orders) > 1 else registry.names(), [*members, *late], storm)
+        wishes = _switches(stream(seed, "switches"), orders if len(orders) > 1 else registry.names(), [*members, *late], storm)
+        begun = faults.Switch(at_ms=0.0, who="", order=order, level=level, k=k if level == "k" else 1, options=options)
+        storm = [*_askers(stream(seed, "askers"), wishes, begun, [*members, *late], storm[-1].at_ms), *wishes, *storm]
     founders: list[str] = []
     if membership == "primary":
         founders, storm = _primary(stream(seed, "membership"), members, late, storm)
@@ -145,10 +147,10 @@ def _options(rng: Random, order: str) -> dict[str, int | str | bool]:
     return {name: pick(rng, values) for name, values in OPTIONS.get(order, {}).items() if chance(rng, 0.6)}
 
 
-def _switches(rng: Random, orders: list[str], names: list[str], storm: list[AnyFault]) -> list[AnyFault]:
+def _switches(rng: Random, orders: list[str], names: list[str], storm: list[AnyFault]) -> list[faults.Switch]:
     """Requests at random instants, some of them by two members at once, some close to another fault."""
     end = storm[-1].at_ms
-    result: list[AnyFault] = []
+    result: list[faults.Switch] = []
     for _ in range(between(rng, 1, 8)):
         at = float(between(rng, 300, int(end) + 1_500))
         if chance(rng, 0.5):
@@ -167,7 +169,21 @@ def _switches(rng: Random, orders: list[str], names: list[str], storm: list[AnyF
                 )
             )  # fmt: skip
             order = pick(rng, [other for other in orders if registry.find(other).total or strategy == "stop"] or orders)
-    return [*result, *storm]
+    return result
+
+
+def _askers(rng: Random, wishes: list[faults.Switch], begun: faults.Switch, names: list[str], end_ms: float) -> list[AnyFault]:
+    """Now and then somebody asks for what the group began with, or crashes just after it has asked."""
+    result: list[AnyFault] = []
+    if chance(rng, 0.15):
+        at = float(between(rng, 700, 2_000))
+        result.append(msgspec.structs.replace(begun, at_ms=at, who=pick(rng, names)))
+    if chance(rng, 0.15):
+        wish = pick(rng, wishes)
+        at = wish.at_ms + between(rng, 0, 40)
+        if at < end_ms:
+            result.append(faults.Crash(at_ms=at, who=wish.who, silent=chance(rng, 0.5)))
+    return result
 
 
 def _primary(rng: Random, members: list[str], late: list[str], storm: list[AnyFault]) -> tuple[list[str], list[AnyFault]]:

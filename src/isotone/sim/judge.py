@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from isotone.model.errors import InvariantViolation
-from isotone.model.events import Blockage, DeliveryBatch, Upcall
+from isotone.model.events import Blockage, DeliveryBatch, SwitchRefused, Upcall
 from isotone.model.ids import ViewId
 from isotone.model.settings import MembershipKind
 from isotone.protocol.endpoint import Endpoint
@@ -57,11 +57,12 @@ class Verdict(msgspec.Struct):
 
 
 class Probing:
-    """The swarm's application: remembers whose probes it has delivered."""
+    """The swarm's application: remembers whose probes it has delivered, and what it was refused."""
 
     def __init__(self, process: str) -> None:
         self.probes: set[bytes] = set()
         self.blockages: list[tuple[int, bool]] = []
+        self.refusals: list[str] = []
 
     def on_start(self, ctx: Context) -> None:
         """Nothing to do."""
@@ -71,6 +72,8 @@ class Probing:
         for upcall in upcalls:
             if type(upcall) is Blockage:
                 self.blockages.append((ctx.now, upcall.blocked))
+            elif type(upcall) is SwitchRefused:
+                self.refusals.append(upcall.reason)
             elif type(upcall) is DeliveryBatch:
                 self.probes.update(bytes(payload) for payload in upcall.payloads if payload[:9] == PROBE)
 
@@ -108,7 +111,7 @@ def judge(
     result = simulation.finish(stop=sound)
     verdict.digest, verdict.rows = result.digest, len(result.rows)
     semantic = scenario.conflicts is not None
-    verdict.sometimes = sometimes(result.rows, result.processes.values(), membership == "primary", semantic, switches)
+    verdict.sometimes = sometimes(result.rows, list(result.processes.values()), membership == "primary", semantic, switches)
     if membership == "primary":
         verdict.sometimes[LOST] = int(not final)
         verdict.failures += chain.judge(result.rows, scenario.founders)

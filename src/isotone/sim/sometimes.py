@@ -5,9 +5,11 @@ Some are counted by the endpoints themselves, some are read from the rows of a r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from isotone.sim import switch_states
 from isotone.sim.process import Process
+from isotone.sim.switch_states import SwitchStates
 from isotone.trace.schema import Row
 
 CRASH_DURING_FLUSH = "crash during a flush"
@@ -67,7 +69,7 @@ STATES = (
     CRASH_DURING_FLUSH, MERGE_OF_THREE, LATE_RETRANSMISSION, WITHDRAWN, RELAYED, SUPERSEDED, RETURNED, CORE_CHANGED, VOID,
     FETCHED, TOO_OLD,
 )  # fmt: skip
-SWITCHES = (SWITCHED, SWITCH_REFUSED, SWITCH_CUT, SWITCH_STAYED, SWITCH_UNSURE)
+SWITCHES = (SWITCHED, SWITCH_REFUSED, SWITCH_CUT, SWITCH_STAYED, SWITCH_UNSURE, *switch_states.STATES)
 """States that only occur where switches are drawn."""
 PRIMARY = (BLOCKED, EXPELLED, ADOPTED, SECOND_HAND, DUEL, LOST)
 """States that only primary membership has; it has no merges."""
@@ -76,7 +78,7 @@ SEMANTIC = (PASSED, OVERTAKEN, SURVIVED)
 
 
 def sometimes(
-    rows: Iterable[Row], processes: Iterable[Process], primary: bool = False, semantic: bool = False, switches: bool = False
+    rows: Sequence[Row], processes: Sequence[Process], primary: bool = False, semantic: bool = False, switches: bool = False
 ) -> dict[str, int]:
     """How often each state occurred in one run."""
     counts = dict.fromkeys((*STATES, *SWITCHES, *PRIMARY, *SEMANTIC), 0)
@@ -86,7 +88,17 @@ def sometimes(
             counts[state] += counters.get(name, 0)
         counts[RETURNED] += process.returned
     _from_rows(rows, counts, semantic)
-    unknown = {*((MERGE_OF_THREE,) if primary else PRIMARY), *(() if semantic else SEMANTIC), *(() if switches else SWITCHES)}
+    if switches:
+        states = SwitchStates()
+        for row in rows:
+            states.take(row)
+        states.ends(processes)
+        counts |= states.counts
+    unknown = {
+        *((MERGE_OF_THREE, switch_states.MERGED) if primary else PRIMARY),
+        *(() if semantic else SEMANTIC),
+        *(() if switches else SWITCHES),
+    }
     return {state: count for state, count in counts.items() if state not in unknown}
 
 

@@ -23,7 +23,7 @@ class Detector:
         self.levels: dict[ProcessId, str] = {}
         self._closed: dict[ProcessId, int] = {}
         self._former: dict[ProcessId, str] = {}  # suspected when they ceased to be watched
-        self._expected: int | None = None
+        self.expected: int | None = None  # when this process asked to be woken
         self.changes: list[tuple[ProcessId, str, bool]] = []
 
     def watch(self, peers: frozenset[ProcessId], now: int) -> None:
@@ -40,8 +40,8 @@ class Detector:
             if level is not None:
                 self.changes.append((peer, level, False))
 
-    def hear(self, peer: ProcessId, now: int) -> None:
-        """Anything came from `peer`."""
+    def hear(self, peer: ProcessId, now: int) -> bool:
+        """Anything came from `peer`. Whether this process runs later than it had asked for."""
         if peer in self.heard:
             self.heard[peer] = now
             if self._closed:
@@ -49,6 +49,7 @@ class Detector:
             level = self.levels.pop(peer, None) if self.levels else None
             if level is not None:
                 self.changes.append((peer, level, False))
+        return self.expected is not None and now > self.expected
 
     def closed(self, peer: ProcessId, now: int) -> None:
         """The connection to `peer` broke: less patience from here on."""
@@ -59,17 +60,9 @@ class Detector:
         """There is a connection to `peer` again."""
         self._closed.pop(peer, None)
 
-    def expect(self, deadline: int | None) -> None:
-        """The process asks to be woken at `deadline`."""
-        self._expected = deadline
-
-    def late(self, now: int) -> bool:
-        """Whether this process runs later than it had asked for."""
-        return self._expected is not None and now > self._expected
-
     def lag(self, now: int) -> int:
         """How long this process slept beyond what it had asked for; its peers' silence is forgiven for that long."""
-        expected, self._expected = self._expected, None
+        expected, self.expected = self.expected, None
         if expected is None or now <= expected:
             return 0
         late = now - expected

@@ -142,7 +142,7 @@ class Membership:
         """When `wake` is wanted."""
         rounds = self.rounds
         deadline = None if rounds.change is None and rounds.farewell is None else rounds.deadline()
-        if self._over():
+        if self._ended or rounds.left:
             return deadline
         earliest = self._tick_at if self._tick_at < self._probe_tick_at else self._probe_tick_at
         if self.primary is not None:
@@ -170,7 +170,7 @@ class Membership:
         suspects += self.directory.unheard(rounds.inside, now)
         suspects += sorted(self._banned | self._lost())
         view = epoch.view.id if epoch is not None else INITIAL_VIEW
-        stable = epoch.stable if epoch is not None else 0
+        stable = epoch.store.stable if epoch is not None else 0
         record = Heartbeat(view, rounds.promised, held, stable, self._host.holding, rounds.leaving, suspects)
         for peer in inside:
             self._host.send(peer, record)
@@ -192,7 +192,7 @@ class Membership:
             if rank is None:
                 raise RemoteProtocolError(f"{peer} says that it is in view {record.view}, of which it is no member")
             epoch.stability.report(rank, record.held)
-            epoch.stable_for(rank, record.stable)
+            epoch.store.stable_for(rank, record.stable)
             if epoch.hold(rank, record.hold):
                 self._host.held_back(peer, record.hold)
             if record.promised > epoch.view.id and record.promised.proposer == self.me and not epoch.frozen:
@@ -315,9 +315,9 @@ class Membership:
     def _lost(self) -> set[ProcessId]:
         """Members of the current view that lack casts which are gone; they can join the next one."""
         epoch = self._host.epoch
-        if epoch is None or not epoch.lost:
+        if epoch is None or not epoch.store.lost:
             return set()
-        lost = {epoch.view.members[rank] for rank in epoch.lost} - self._departed
+        lost = {epoch.view.members[rank] for rank in epoch.store.lost} - self._departed
         if self.primary is not None and 2 * len(set(self._reachable()) - lost) <= len(epoch.view):
             return set()  # nobody can go on without them, and what they lack is still here
         return lost

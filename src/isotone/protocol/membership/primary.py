@@ -212,7 +212,7 @@ class Primary:
             fits = tuple(cohort.members) == epoch.view.members and len(cohort.target) == len(epoch.held)
             if not fits or not view.id > epoch.view.id:
                 raise RemoteProtocolError(f"the decision on {view.id} does not follow view {epoch.view.id}")
-            require(epoch.frozen and epoch.complete(cohort), "a view was decided before its members held the common set")
+            require(epoch.frozen and epoch.flush.complete(cohort), "a view was decided before its members held the common set")
             if rounds.change is not None and rounds.change.mine and rounds.change.round != view.id:
                 self._host.count("decisions_adopted")
         self._remember(decision)

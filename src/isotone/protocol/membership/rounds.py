@@ -207,7 +207,7 @@ class Rounds:
             return State(round_, None, [], [], [], self.leaving, self._config.ordering, share)
         view = epoch.view
         ordering, switches = epoch.regime
-        held, early = list(epoch.held), epoch.still_ahead()
+        held, early = list(epoch.held), epoch.flush.still_ahead()
         return State(round_, view.id, list(view.members), held, self._report, self.leaving, ordering, share, early, switches)
 
     def _send_proposal(self, change: Change, to: Iterable[ProcessId]) -> None:
@@ -366,7 +366,7 @@ class Rounds:
             own = [cohort for cohort in record.cohorts if cohort.view == epoch.view.id and self.me in cohort.present]
             if len(own) != 1:
                 raise RemoteProtocolError(f"the plan of {change.round} has no cohort for {self.me}")
-            plan.check_cohort(self.me, own[0], epoch.view.members, epoch.held, epoch.accepted, epoch.ahead)
+            plan.check_cohort(self.me, own[0], epoch.view.members, epoch.held, epoch.accepted, epoch.flush.ahead)
             change.cohort = own[0]
             epoch.relay(self.me, own[0])
         if self._host.share() is not None and self.me not in record.sharing:
@@ -377,7 +377,7 @@ class Rounds:
 
     def _check_ready(self, change: Change, now: int) -> None:
         epoch = self._host.epoch
-        if epoch is not None and change.cohort is not None and not epoch.complete(change.cohort):
+        if epoch is not None and change.cohort is not None and not epoch.flush.complete(change.cohort):
             return
         change.is_ready = True
         if self.primary is not None:

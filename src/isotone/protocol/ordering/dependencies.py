@@ -38,7 +38,10 @@ class Dependencies:
     def satisfied(self, stamp: Sequence[int], start: int) -> bool:
         """Whether everything that `stamp[start:]` names is delivered here."""
         delivered = self.delivered
-        return all(delivered[stamp[i]] >= stamp[i + 1] for i in range(start, len(stamp), 2))
+        for i in range(start, len(stamp), 2):
+            if delivered[stamp[i]] < stamp[i + 1]:
+                return False
+        return True
 
     def check(self, stamp: Sequence[int], start: int) -> None:
         """Raise `RemoteProtocolError` unless `stamp[start:]` has the right form."""

@@ -20,7 +20,7 @@ from isotone.model.view import View
 
 
 class Batch(NamedTuple):
-    """Messages submitted together; they travel and are ordered as one unit."""
+    """Messages submitted together; they travel and are ordered as one unit. `types` and `items` are columns (`model.columns`)."""
 
     payloads: list[bytes]
     types: list[str | None] | None

@@ -10,10 +10,10 @@ the listings hold: an acknowledgement only says what its sender's clock is. Safe
 every clock value that it has announced, which both readings give; the bounds are the listings' own (an acknowledgement
 never has a larger timestamp than the operation that it answers or one that its sender knew, so it needs no answer).
 
-Beyond the paper: a site that Definition 10 let keep silent says its clock a moment later (`idle = "catch_up"`). It is not waited
-for, and the next operation of a smaller site then finds a clock that needs no answer, which saves a quarter to a half of the
-acknowledgements on the way of a message in a quiet group. An operation still causes at most one acknowledgement per
-site. `idle = "silent"` is Protocol 2 as printed. `acks = "gathered"` is Protocol 2 for point-to-point networks, see `gathering`.
+Beyond the paper: a site that Definition 10 let keep silent catches up a moment later (`idle = "catch_up"`, see `clocks`), which
+saves a quarter to a half of the acknowledgements on the way of a message in a quiet group. An operation still causes at most one
+acknowledgement per site. `idle = "silent"` is Protocol 2 as printed. `acks = "gathered"` is Protocol 2 for point-to-point
+networks, see `gathering`.
 
 Stability (Definition 8) is one comparison: the smallest (timestamp, site) that any site may still use is the horizon, and what is
 below it is stable. For i < m.site: m.ts < LCV[i] + 1, that is m.ts ≤ LCV[i]; for i > m.site: m.ts ≤ LCV[i] + 1.
@@ -30,17 +30,16 @@ from heapq import heappop, heappush
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.records import Cast, Direct
 from isotone.model.view import View
+from isotone.protocol.ordering.clocks import ACK, Clocked
 from isotone.protocol.ordering.dependencies import Dependencies
 from isotone.protocol.ordering.gathering import Claims, Collector
-from isotone.protocol.ordering.orderer import Batch, Orderer, Outbox
+from isotone.protocol.ordering.orderer import Batch, Outbox
 
 _MESSAGES = 0
-_ACK = 1
 _GATHERED = 2
-_CATCH_UP_NS = 2_000_000
 
 
-class SinglePhase(Orderer):
+class SinglePhase(Clocked):
     """A cast's stamp is [timestamp, *dependencies]; an acknowledgement's is [timestamp]."""
 
     name = "single_phase"
@@ -50,21 +49,16 @@ class SinglePhase(Orderer):
         "idle": ("catch_up", "silent"),
         "acks": ("multicast", "gathered"),
     }
-    packets = {_ACK: "ack", _GATHERED: "gathered"}  # noqa: RUF012
+    packets = {ACK: "ack", _GATHERED: "gathered"}  # noqa: RUF012
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
+        self.dynamic = view.ordering.options.get("sites") == "dynamic"  # the keys depend on it
         super().__init__(outbox, view, rank, seed)
         self.always = self.option("protocol") == 1
-        self.dynamic = self.option("sites") == "dynamic"
         self.gathers = self.option("acks") == "gathered" and not self.always
         self.catches_up = self.option("idle") == "catch_up" and not self.gathers
-        self.lcv = [0] * self.count
         self.pmq: list[tuple[int, int, Cast]] = []
-        self.mrmt = 0
-        self.catch_up_at: int | None = None
-        self.must = 0  # the smallest MRMT with which no acknowledgement is owed
         self.owed = False  # Protocol 1: an operation came since the last acknowledgement
-        self.next_keys = [self._key(1, site) for site in range(self.count)]
         self.dependencies = Dependencies(rank, self.count)
         self.claims = Claims(self.count)
         self.collector = Collector(rank, self.count)
@@ -73,7 +67,6 @@ class SinglePhase(Orderer):
         return (site + ts) % self.count if self.dynamic else site
 
     def _key(self, ts: int, site: int) -> int:
-        """(ts, site) as one number that sorts the same way (Definition 3)."""
         return ts * self.count + self._site(ts, site)
 
     def _clock(self, site: int, ts: int) -> None:
@@ -126,7 +119,7 @@ class SinglePhase(Orderer):
         stamp = record.stamp
         if record.kind == _GATHERED and self.gathers and len(stamp) == 2 * self.count and min(stamp) >= 0:
             self._gathered(sender, stamp)
-        elif record.kind == _ACK and len(stamp) == 1 and (self.gathers or stamp[0] >= self.lcv[sender]):
+        elif record.kind == ACK and len(stamp) == 1 and (self.gathers or stamp[0] >= self.lcv[sender]):
             if stamp[0] > self.lcv[sender]:
                 self._clock(sender, stamp[0])
                 self.collector.news = True
@@ -148,14 +141,9 @@ class SinglePhase(Orderer):
         if self.gathers:
             self._turn_gathering()
         elif self.mrmt < self.must or (self.always and self.owed):
-            self.mrmt = self.lcv[self.rank]
-            self.outbox.direct(_ACK, [self.mrmt])
-            self.outbox.note("acks")
+            self._say("acks")
         self.owed = False
-        if self.mrmt >= self.lcv[self.rank]:
-            self.catch_up_at = None
-        elif self.catch_up_at is None and self.catches_up:
-            self.catch_up_at = now + _CATCH_UP_NS
+        self._plan_catching_up(self.catches_up, now)
 
     def _turn_gathering(self) -> None:
         collector, clock = self.collector, self.lcv[self.rank]
@@ -166,19 +154,8 @@ class SinglePhase(Orderer):
             self.outbox.direct(_GATHERED, [value for pair in zip(self.lcv, seen, strict=True) for value in pair])
             self.outbox.note("gathered")
         for to in collector.to_tell(clock, self.mrmt):
-            self.outbox.direct(_ACK, [clock], to)
+            self.outbox.direct(ACK, [clock], to)
             self.outbox.note("acks")
-
-    def deadline(self) -> int | None:
-        return self.catch_up_at
-
-    def wake(self, now: int) -> None:
-        """Nothing was sent for a while: say what the clock is, so that the next operation of a smaller site needs no answer."""
-        self.catch_up_at = None
-        if self.mrmt < self.lcv[self.rank]:
-            self.mrmt = self.lcv[self.rank]
-            self.outbox.direct(_ACK, [self.mrmt])
-            self.outbox.note("catch_ups")
 
     def _deliver_stable(self) -> None:
         pmq = self.pmq

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from isotone.model.records import Place
+from isotone.protocol.semantic.nearby import Nearby
 from isotone.protocol.semantic.shapes import Shape, Shapes
 
 MOST = 16
@@ -44,15 +45,12 @@ class Frontier:
     """The last casts of the past, by shape."""
 
     def __init__(self, shapes: Shapes, count: int) -> None:
-        relation = shapes.relation
+        self._shapes = shapes
         self.conflict = shapes.conflict
         self._row = max(MOST, count)
         self._known: dict[Shape, list[Known]] = {}
         self._folded: dict[Shape, dict[int, int]] = {}  # per shape and sender, up to where casts were forgotten
-        self._by_item = relation is not None and (relation.by == "item" or (relation.by == "both" and not relation.always))
-        self._typed = relation is not None and relation.by == "both"
-        self._items: dict[str, dict[Shape, None]] = {}
-        self._vague: dict[Shape, None] = {}  # whose items, or type, are not said
+        self._nearby = Nearby(shapes)
         self._sweep_at = _SWEEP
 
     def __len__(self) -> int:
@@ -66,7 +64,7 @@ class Frontier:
             if len(self._known) >= self._sweep_at:
                 self._sweep(freed)
             row = self._known[shape] = []
-            self._enter(shape)
+            self._nearby.add(shape)
         elif self.conflict(shape, shape):
             row[:] = [one for one in row if not cast.follows(one)]
         row.append(cast)
@@ -85,10 +83,9 @@ class Frontier:
         """
         found = list(undelivered)
         folds: list[tuple[int, int, Shape]] = []
-        for other in self._near(shape):
-            if self.conflict(shape, other):
-                found += [one for one in self._known[other] if one.seq > freed[one.rank]]
-                folds += [(rank, seq, other) for rank, seq in self._folded.get(other, {}).items() if seq > freed[rank]]
+        for other in self._nearby.conflicting(shape):
+            found += [one for one in self._known[other] if one.seq > freed[one.rank]]
+            folds += [(rank, seq, other) for rank, seq in self._folded.get(other, {}).items() if seq > freed[rank]]
         upto = dict(unknown)
         for rank, seq, other in folds:
             if not any(one.past[rank] >= seq and self.conflict(one.shape, other) for one in found[: 4 * MOST]):
@@ -102,35 +99,6 @@ class Frontier:
             found = []
         return sorted((one.rank, one.seq) for one in found), sorted(upto.items())
 
-    def _near(self, shape: Shape) -> Iterable[Shape]:
-        """Shapes among which all are that conflict with this one."""
-        items = self._touched(shape)
-        if items is None:
-            return self._known
-        near = dict(self._vague)
-        for item in items:
-            near |= self._items.get(item, {})
-        return near
-
-    def _touched(self, shape: Shape) -> list[str] | None:
-        """The items of a shape that conflicts only with others on one of them, or with vague ones; None for those."""
-        if not self._by_item or not shape.descriptions:
-            return None
-        found: list[str] = []
-        for type_, items in shape.descriptions:
-            if items is None or (self._typed and type_ is None):
-                return None
-            found += items
-        return found
-
-    def _enter(self, shape: Shape) -> None:
-        items = self._touched(shape)
-        if items is None:
-            self._vague[shape] = None
-        else:
-            for item in items:
-                self._items.setdefault(item, {})[shape] = None
-
     def _sweep(self, freed: Sequence[int]) -> None:
         """Forget what all members hold."""
         known: dict[Shape, list[Known]] = {}
@@ -141,7 +109,5 @@ class Frontier:
                 self._folded[shape] = folds
             if left or folds:
                 known[shape] = left
-        self._known, self._items, self._vague = known, {}, {}
-        for shape in known:
-            self._enter(shape)
+        self._known, self._nearby = known, Nearby(self._shapes, known)
         self._sweep_at = _SWEEP + 2 * len(known)

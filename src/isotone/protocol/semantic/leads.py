@@ -7,8 +7,12 @@ that costs the cast a round of acknowledgements, as it had without leads, and en
 
 Which shapes belong to the repertoire is a matter of profit alone, never of order. A shape is left out if at least `patience`
 casts of others that conflict with it came since it was last sent, or usually come between two sends: then its absence is worth
-more to them than its jumps cost. After a lead that covered less than that before it was jumped over, the next one waits for
-a number of casts that doubles each time.
+more to them than its jumps cost. The first lead waits for so many casts that it would have covered: until then nobody knows
+what the member sends. After a lead that covered less than that before it was jumped over, the next one waits for a number of
+casts that doubles each time.
+
+Free shapes (see `shapes`) need no lead and belong to none: every member may send them at any time. So where there are any, a lead
+does not cover wild ones.
 
 In a record, shapes are named by the numbers of their appearance in their sender's stream, which all members count alike.
 
@@ -17,6 +21,9 @@ Invariants: a lead's end does not decrease; while it lies ahead of the clock, it
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from isotone.protocol.semantic.nearby import Nearby
 from isotone.protocol.semantic.shapes import Shape, Shapes
 
 LENGTH = 1 << 12
@@ -24,6 +31,7 @@ LENGTH = 1 << 12
 _REPERTOIRE_MAX = 16
 _NUMBERED_MAX = 256
 _WAIT_MAX = 1024
+_KNOWN_MAX = 256
 
 
 class Numbers:
@@ -34,11 +42,13 @@ class Numbers:
 
     def __init__(self) -> None:
         self.newest = 0
+        self.last: Shape | None = None  # nothing changes if it comes again
         self._number: dict[Shape, int] = {}  # the one that came last is last
         self._shape: dict[int, Shape] = {}
 
     def see(self, shape: Shape) -> None:
         """A cast of this shape is next in the stream."""
+        self.last = shape
         number = self._number.pop(shape, None)
         if number is None:
             self.newest += 1
@@ -62,39 +72,60 @@ class Numbers:
 
 
 class Lead:
-    """What a member has promised, as anybody sees it: up to `end` it sends `shapes` only."""
+    """What a member has promised, as anybody sees it: up to `end` it sends `shapes` only, and free ones."""
 
-    __slots__ = ("end", "shapes")
+    __slots__ = ("_all", "end", "shapes")
 
-    def __init__(self) -> None:
+    def __init__(self, all_shapes: Shapes) -> None:
+        self._all = all_shapes
         self.end = 0
-        self.shapes: frozenset[Shape] = frozenset()
+        self.shapes = Nearby(all_shapes)
+
+    def give(self, end: int, shapes: Iterable[Shape]) -> None:
+        """Promise something else."""
+        self.end = end
+        self.shapes = Nearby(self._all, shapes)
+
+    def covers(self, shape: Shape) -> bool:
+        """Whether a cast of this shape is covered if it lies within the lead."""
+        return not (shape.wild and self._all.frees) and self.shapes.clear_of(shape)
 
 
 class Leader:
     """The own lead: what was promised, and what is worth promising."""
 
     def __init__(self, shapes: Shapes, patience: int) -> None:
-        self.lead = Lead()
+        self.lead = Lead(shapes)
+        self.patience = patience
         self._shapes = shapes
-        self._patience = patience
         self._own: dict[Shape, _Use] = {}  # the last one used is last
+        self._index = Nearby(shapes)  # of the own ones
+        self._found: dict[Shape, tuple[list[_Use], bool]] = {}  # own uses that conflict with a shape, and whether the lead covers it
         self._wanted = False  # a lead would have covered a cast, or was jumped over and is worth it
         self._spared = 0  # casts covered since the lead was last jumped over
         self._used = False  # whether there were any since it was announced
-        self._wait = 0  # so many casts must come in vain before the next lead
+        self._wait = patience  # so many casts must come in vain before the next lead
 
     def covers(self, shape: Shape, ts: int) -> bool:
-        """A cast of another member came: whether it can do without this member's acknowledgement."""
-        lead, conflict = self.lead, self._shapes.conflict
-        against = [use for own, use in self._own.items() if conflict(own, shape)]
+        """A cast of another member came, not a free one: whether it can do without this member's acknowledgement."""
+        found = self._found.get(shape)
+        if found is None:
+            if len(self._found) >= _KNOWN_MAX:
+                self._found.clear()
+            found = [self._own[one] for one in self._index.conflicting(shape)], self.lead.covers(shape)
+            self._found[shape] = found
+        against, covered = found
         for use in against:
             use.passed += 1
-        if ts <= lead.end and not any(conflict(one, shape) for one in lead.shapes):
+        if covered and ts <= self.lead.end:
             self._spared += 1
             self._used = True
             return True
-        if all(use.rare(self._patience) for use in against):
+        if not (shape.wild and self._shapes.frees):
+            patience = self.patience
+            for use in against:
+                if not use.rare(patience):
+                    return False
             if self._wait:
                 self._wait -= 1
             else:
@@ -103,32 +134,44 @@ class Leader:
 
     def stamp(self, shape: Shape, ts: int) -> int:
         """The timestamp for an own cast of this shape: `ts`, or the first one beyond the lead."""
-        use = self._own.pop(shape, None) or _Use()
-        use.again(self._patience)
+        if shape.free:
+            return ts
+        use = self._own.pop(shape, None)
+        if use is None:
+            use = _Use()
+            self._index.add(shape)
+            self._found.clear()
+        use.again(self.patience)
         self._own[shape] = use
         if len(self._own) > _REPERTOIRE_MAX:
-            del self._own[next(iter(self._own))]
+            oldest = next(iter(self._own))
+            del self._own[oldest]
+            self._index.remove(oldest)
         lead = self.lead
         if ts > lead.end or shape in lead.shapes:
             return ts
-        if self._spared >= self._patience:
+        if self._spared >= self.patience:
             self._wait = 0
             self._wanted = True
         else:
-            self._wait = min(_WAIT_MAX, max(self._patience, 2 * self._wait))
+            self._wait = min(_WAIT_MAX, max(self.patience, 2 * self._wait))
         self._spared = 0
         return lead.end + 1
 
+    def due(self, clock: int) -> bool:
+        """Whether a lead is worth while now."""
+        return self._wanted or (self._used and self.lead.end - clock < LENGTH // 2)
+
     def announce(self, clock: int, numbers: Numbers) -> list[int] | None:
-        """Promise, if it is worth while now: returns the end of the lead, and the numbers of the repertoire."""
+        """Promise, unless anything may be sent: returns the end of the lead, and the numbers of the repertoire."""
         lead = self.lead
-        if not self._wanted and not (self._used and lead.end - clock < LENGTH // 2):
-            return None
-        repertoire = [shape for shape, use in self._own.items() if not use.rare(self._patience) and shape in numbers]
+        repertoire = [shape for shape, use in self._own.items() if not use.rare(self.patience)]
         if self._shapes.whole in repertoire:
             return None
-        lead.end = max(lead.end, clock + LENGTH)
-        lead.shapes = frozenset(repertoire)
+        bound = lead.end > clock  # what was promised stays so, though it may have become less worth while
+        repertoire = [shape for shape in repertoire if shape in numbers and (not bound or shape in lead.shapes)]
+        lead.give(max(lead.end, clock + LENGTH), repertoire)
+        self._found.clear()
         self._wanted = self._used = False
         return [lead.end, *map(numbers.number, repertoire)]
 

@@ -6,23 +6,27 @@ that looking at each would cost more than it gains, has the shape `whole`, which
 of a view without a relation.
 
 Invariants: equal sets of descriptions are one object, so shapes are compared by identity; whether two shapes conflict is asked
-once as long as both live; nothing is kept of a shape that nobody refers to. Shapes depend on the cast and the relation
+once as long as both live; nothing is kept of a shape with items that nobody refers to. Shapes depend on the cast and the relation
 alone: all members see the same ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import compress
-from typing import TypeAlias
+from itertools import compress, repeat
+from typing import TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
+from isotone.model.columns import brief, full
 from isotone.model.conflicts import Conflicts
 from isotone.model.records import Cast
 from isotone.protocol.ordering.orderer import Batch
 
 Description: TypeAlias = tuple[str | None, tuple[str, ...] | None]
 """A type and items; null where the relation does not look."""
+
+T = TypeVar("T")
+Column: TypeAlias = Sequence[T] | None
 
 DESCRIPTIONS_MAX = 4
 PARTS_MAX = 4
@@ -32,13 +36,22 @@ _MEMO_MAX = 1024
 
 
 class Shape:
-    """The descriptions of a cast; none for the one that conflicts with everything."""
+    """The descriptions of a cast; none for the one that conflicts with everything.
 
-    __slots__ = ("__weakref__", "descriptions", "known", "serial")
+    `items` are those that it touches if it conflicts only with shapes that touch one of them or are vague (None); a vague shape may
+    conflict with any. `free`: it conflicts with nothing but `wild` shapes, which are those of messages without a type.
+    """
 
-    def __init__(self, serial: int, descriptions: tuple[Description, ...]) -> None:
+    __slots__ = ("__weakref__", "descriptions", "free", "items", "known", "serial", "wild")
+
+    def __init__(
+        self, serial: int, descriptions: tuple[Description, ...], items: tuple[str, ...] | None, free: bool, wild: bool
+    ) -> None:
         self.serial = serial
         self.descriptions = descriptions
+        self.items = items
+        self.free = free
+        self.wild = wild
         self.known: dict[int, bool] = {}
 
 
@@ -51,9 +64,14 @@ class Shapes:
         self._typed = relation is not None and relation.by != "item"
         self._itemised = relation is not None and relation.by != "operation"
         self._in_order = relation is not None and relation.by == "predicate"  # to which the order of items may say something
+        self._by_item = relation is not None and relation.by in ("item", "both")
+        self._table = relation.table if relation is not None else {}
+        self._always = {one for one, _ in relation.always} if relation is not None else set()
+        self.frees = not all(self._table.values())  # whether there are types that conflict with nothing
         self._shapes: WeakValueDictionary[Hashable, Shape] = WeakValueDictionary()
+        self._plain: dict[str | None, Shape] = {}  # those of one type alone; the relation bounds their number
         self._serial = 0
-        self.whole = Shape(0, ())
+        self.whole = Shape(0, (), None, False, True)
 
     def of_batch(self, batch: Batch) -> Shape:
         """The shape of a batch that becomes one cast; what is said about a switch has no number, and conflicts with all."""
@@ -61,21 +79,27 @@ class Shapes:
 
     def of_cast(self, cast: Cast) -> Shape:
         """The shape of a cast. `ConfigError` if a message is none of this relation."""
-        return self.of(len(cast.payloads), cast.types, cast.items) if cast.number else self.whole
+        types = cast.types
+        if types is not None and len(types) == 1 and not self._itemised and cast.number:
+            shape = self._plain.get(types[0])
+            if shape is not None:
+                return shape
+        return self.of(len(cast.payloads), types, cast.items) if cast.number else self.whole
 
-    def of(self, count: int, types: Sequence[str | None] | None, items: Sequence[Sequence[str] | None] | None) -> Shape:
+    def of(self, count: int, types: Column[str | None], items: Column[Sequence[str] | None]) -> Shape:
         """The shape of `count` messages. `ConfigError` if one is none of this relation."""
-        relation = self.relation
-        if relation is None:
+        if self.relation is None:
             return self.whole
-        if count == 1:
-            return self._shape(((types[0] if types else None, items[0] if items else None),))
-        if not self._itemised or items is None:
-            distinct: Iterable[str | None] = dict.fromkeys(types) if types is not None and self._typed else (None,)
-            return self._shape([(type_, None) for type_ in distinct])
-        if count > _LOOKED_AT_MAX:
-            return self.whole
-        return self._shape(zip(types or [None] * count, items, strict=True))
+        types, items = types if self._typed else None, items if self._itemised else None
+        if items is not None and len(items) > 1:
+            if count > _LOOKED_AT_MAX:
+                self.relation.validate_types(types)
+                return self.whole
+            return self._shape(zip(full(types, count) or repeat(None), items, strict=False))
+        touched = items[0] if items else None
+        if types is not None and len(types) > 1:
+            return self._shape([(type_, touched) for type_ in dict.fromkeys(types)])
+        return self._one(types[0] if types else None, touched)
 
     def conflict(self, one: Shape, two: Shape) -> bool:
         """Whether casts of these shapes must keep their order."""
@@ -94,24 +118,34 @@ class Shapes:
         What has its numbers already stays together.
         """
         count = len(batch.payloads)
-        if count == 1 or self.relation is None or batch.number is not None:
+        if self.relation is None or batch.number is not None:
+            return [batch]
+        types, items = batch.types if self._typed else None, batch.items if self._itemised else None
+        if (types is None or len(types) == 1) and (items is None or len(items) == 1):
             return [batch]
         if count > _LOOKED_AT_MAX:
-            if self._itemised and batch.items is not None:
+            if types is None or (items is not None and len(items) > 1):
                 return [batch]
-            types = batch.types if batch.types is not None and self._typed else None
-            if types is None or not 1 < len(set(types)) <= DESCRIPTIONS_MAX:
+            kinds = dict.fromkeys(types)
+            if not 1 < len(kinds) <= DESCRIPTIONS_MAX:
                 return [batch]
-            shapes = {type_: self._shape(((type_, None),)) for type_ in dict.fromkeys(types)}
-            return self._components(batch, [shapes[type_] for type_ in types])
-        types, items = batch.types or [None] * count, batch.items or [None] * count
-        described = [self._shape((one,)) for one in zip(types, items, strict=True)]
+            shapes = {type_: self._one(type_, items[0] if items else None) for type_ in kinds}
+            groups = self._groups(list(shapes.values()))
+            if not 1 < len(groups) <= PARTS_MAX:
+                return [batch]
+            chosen = ({type_ for type_, shape in shapes.items() if shape in group} for group in groups)
+            return [self._part(batch, list(map(some.__contains__, types))) for some in chosen]
+        columns = full(types, count) or repeat(None), full(items, count) or repeat(None, count)
+        described = [self._one(type_, touched) for type_, touched in zip(*columns, strict=False)]
         if len(set(described)) == 1:
             return [batch]
         runs = self._runs(described)
         if len(runs) <= PARTS_MAX:
             return [self._part(batch, [index in run for index in range(count)]) for run in runs]
-        return self._components(batch, described)
+        groups = self._groups(list(dict.fromkeys(described)))
+        if not 1 < len(groups) <= PARTS_MAX:
+            return [batch]
+        return [self._part(batch, [shape in group for shape in described]) for group in groups]
 
     def _runs(self, shapes: Sequence[Shape]) -> list[set[int]]:
         """Messages by shape; one joins an earlier part of its shape unless it conflicts with a part after that."""
@@ -128,9 +162,8 @@ class Shapes:
                 parts.append((shape, {index}))
         return [part for _, part in parts]
 
-    def _components(self, batch: Batch, shapes: Sequence[Shape]) -> list[Batch]:
-        """Messages that are linked by conflicts stay together, in their order."""
-        left = list(dict.fromkeys(shapes))
+    def _groups(self, left: list[Shape]) -> list[set[Shape]]:
+        """Shapes that are linked by conflicts are in one group: their messages stay together, in their order."""
         groups: list[set[Shape]] = []
         while left:
             group, found = {left[0]}, [left.pop(0)]
@@ -141,14 +174,12 @@ class Shapes:
                 group.update(near)
                 found += near
             groups.append(group)
-        if not 1 < len(groups) <= PARTS_MAX:
-            return [batch]
-        return [self._part(batch, [shape in group for shape in shapes]) for group in groups]
+        return groups
 
     def _part(self, batch: Batch, mask: list[bool]) -> Batch:
         payloads = list(compress(batch.payloads, mask))
-        types = list(compress(batch.types, mask)) if batch.types is not None else None
-        items = list(compress(batch.items, mask)) if batch.items is not None else None
+        types = batch.types if batch.types is None or len(batch.types) == 1 else brief(list(compress(batch.types, mask)))
+        items = batch.items if batch.items is None or len(batch.items) == 1 else brief(list(compress(batch.items, mask)))
         return Batch(payloads, types, items, sum(map(len, payloads)))
 
     def _tuple(self, items: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -156,21 +187,48 @@ class Shapes:
             return None
         return tuple(items) if self._in_order or len(items) == 1 else tuple(sorted(items))
 
+    def _one(self, type_: str | None, items: Sequence[str] | None) -> Shape:
+        """The shape of messages that all say the same."""
+        if items is None or not self._itemised:
+            shape = self._plain.get(type_)
+            if shape is None:
+                shape = self._plain[type_] = self._shape(((type_, None),))
+            return shape
+        return self._shapes.get((type_, self._tuple(items))) or self._shape(((type_, items),))
+
     def _shape(self, described: Iterable[tuple[str | None, Sequence[str] | None]]) -> Shape:
         descriptions = {
             (type_ if self._typed else None, self._tuple(items) if self._itemised else None): None for type_, items in described
         }
         if len(descriptions) > DESCRIPTIONS_MAX:
+            self._validate(descriptions)
             return self.whole
         key: Hashable = next(iter(descriptions)) if len(descriptions) == 1 else frozenset(descriptions)
         shape = self._shapes.get(key)
         if shape is None:
-            assert self.relation is not None
-            for type_, items in descriptions:
-                self.relation.validate(type_, items)
+            self._validate(descriptions)
             self._serial += 1
-            shape = self._shapes[key] = Shape(self._serial, tuple(descriptions))
+            shape = self._shapes[key] = Shape(self._serial, tuple(descriptions), *self._nature(descriptions))
         return shape
+
+    def _validate(self, descriptions: Iterable[Description]) -> None:
+        assert self.relation is not None
+        for type_, items in descriptions:
+            self.relation.validate(type_, items)
+
+    def _nature(self, descriptions: Iterable[Description]) -> tuple[tuple[str, ...] | None, bool, bool]:
+        """What such a shape touches, whether it is free, and whether it is wild."""
+        free, wild = self.frees, False
+        touched: list[str] | None = [] if self._by_item else None
+        for type_, items in descriptions:
+            if self._table:
+                wild = wild or type_ is None
+                free = free and type_ is not None and not self._table[type_]
+                if type_ is None or type_ in self._always:
+                    touched = None
+            if touched is not None:
+                touched = touched + list(items) if items is not None else None
+        return tuple(dict.fromkeys(touched)) if touched is not None else None, free, wild
 
     def _ask(self, one: Shape, two: Shape) -> bool:
         relation = self.relation

@@ -6,15 +6,22 @@ acknowledgements by Protocol 2. Only what holds a cast m back is less. It is del
 (a) everything that its sender had received before it is here (stamps say so as differences, like those of `causal`),
 (b) no cast is here, undelivered, that conflicts with it and has a smaller key,
 (c) every other site j is past it: Definition 8 holds for j's clock, or j has a lead (see `leads`) that reaches m's timestamp
-    and whose shapes do not conflict with m.
+    and covers m, or m is free, j is tame, and j's clock is in the block of m's timestamp or a later one.
 
-A site acknowledges a cast unless its own lead covers it. A batch may be parted into several casts (see `shapes`).
+Free casts conflict with nothing but wild ones (see `shapes`). Timestamps are parted into blocks; a site is tame until it sends
+its first wild cast, for which it goes to the next block. So all members promise from the start what free casts need.
+
+A site acknowledges a cast unless (c) holds without that everywhere. While casts come that need acknowledgements it acknowledges
+all, as `single_phase` does: the next one that conflicts finds clocks as far as they would be there, and is not later than
+there. A batch may be parted into several casts (see `shapes`).
 
 Why it is right: conflicting casts are delivered in the order of their keys wherever both are. Let x conflict with m, have the
-smaller key, and come to a process that has delivered m. If (c) held for x's site by its clock, x had come before, since streams
+smaller key, and come to a process that has delivered m. If (c) held for x's site j by its clock, x had come before, since streams
 are FIFO and stamps exceed every clock said before. If it held by a lead, x comes after the lead in its stream with a timestamp
-within it, so its shape is one of the lead's and does not conflict with m. So x had come, and (b) let it go first. Keys
-respect causality, also through messages that conflict with neither of two: there is one clock, and receiving moves it.
+within it, so its shape is one of the lead's, or free and m not wild: it does not conflict with m. If m is free, x is wild, and
+the first such of j: its block is after that of every clock that j said before, and so after m's. So x had come, and (b) let
+it go first. Keys respect causality, also through messages that conflict with neither of two: there is one clock, and receiving
+moves it.
 
 Invariants: whether (a) holds for a cast depends on the casts that are here alone, and nobody delivers one without it, in a
 view or at its end; so members with the same casts end a view alike. Above the level `agreed` what (a) asks for is evidence: who
@@ -30,54 +37,62 @@ from collections.abc import Sequence
 from isotone.model.errors import ConfigError, RemoteProtocolError
 from isotone.model.records import Cast, Direct
 from isotone.model.view import View
+from isotone.protocol.ordering.clocks import ACK, Clocked
 from isotone.protocol.ordering.dependencies import Dependencies
-from isotone.protocol.ordering.orderer import Batch, Evidence, Orderer, Outbox
+from isotone.protocol.ordering.orderer import Batch, Evidence, Outbox
 from isotone.protocol.semantic.leads import Lead, Leader, Numbers
+from isotone.protocol.semantic.nearby import Nearby
 from isotone.protocol.semantic.shapes import Shape, Shapes
 
 _MESSAGES = 0
-_ACK = 1
 _LEAD = 2
-_CATCH_UP_NS = 2_000_000
 _CONTESTED_NS = 1_000_000_000
 _PATIENCE = 3
+_ROOM = 32
+BLOCK = 32
+"""A block has so many bits of timestamps."""
 
-Queue = list[tuple[int, int, Cast]]
-"""Key, site and cast, sorted."""
+
+class Waiting:
+    """The undelivered casts of one shape: key, site and cast, sorted. It stays for a while when there are none."""
+
+    __slots__ = ("entries", "ordered", "rivals", "shape")
+
+    def __init__(self, shape: Shape, ordered: bool) -> None:
+        self.shape = shape
+        self.ordered = ordered  # they conflict with each other
+        self.entries: list[tuple[int, int, Cast]] = []
+        self.rivals: dict[Shape, Waiting] = {}  # of other shapes that conflict with this one
 
 
-class SemanticTotal(Orderer):
+class SemanticTotal(Clocked):
     """A cast's stamp is [timestamp, *casts received]; an acknowledgement's [clock], a lead's [clock, end, *numbers of shapes]."""
 
     name = "semantic_total"
     semantic = True
-    packets = {_ACK: "ack", _LEAD: "lead"}  # noqa: RUF012
+    packets = {ACK: "ack", _LEAD: "lead"}  # noqa: RUF012
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         super().__init__(outbox, view, rank, seed)
         self.shapes = Shapes(view.ordering.conflicts)
-        self.lcv = [0] * self.count
-        self.next_keys = [self.count + site for site in range(self.count)]
-        self.mrmt = 0
-        self.must = 0  # the smallest MRMT with which no acknowledgement is owed
-        self.catch_up_at: int | None = None
-        self.contested_at: int | None = None  # when a cast came that the own lead does not cover
+        self.contested_at: int | None = None  # when a cast came that the own promises do not cover
         self.received = Dependencies(rank, self.count)
         self.ready = [0] * self.count  # (a) holds for so many casts of each site
         self.unready: list[deque[Cast]] = [deque() for _ in range(self.count)]
-        self.queues: dict[Shape, Queue] = {}  # what is undelivered, by shape; none is empty
-        self.rivals: dict[Shape, list[Shape]] = {}  # of these, which conflict with which other
+        self.late = 0  # so many are in these queues
+        self.waiting: dict[Shape, Waiting] = {}
+        self.room = _ROOM  # with more of them, those without casts are forgotten
+        self.nearby = Nearby(self.shapes)  # the shapes of these
+        self.undelivered = 0
+        self.crowd = 0  # the mean of that over the last turns, times 32
+        self.tame = [self.shapes.frees] * self.count
         self.appeared = [Numbers() for _ in range(self.count)]
         self.leader = Leader(self.shapes, _PATIENCE * self.count)
-        self.leads = [self.leader.lead if site == rank else Lead() for site in range(self.count)]
+        self.leads = [self.leader.lead if site == rank else Lead(self.shapes) for site in range(self.count)]
         self.lead_keys = [0] * self.count
         self.gated = view.need > 1
         self.known = [[0] * self.count for _ in range(self.count)]  # what each site had received before its last cast
         self.past: dict[tuple[int, int], Evidence] = {}  # and before each that is undelivered; for levels above agreed
-
-    def _clock(self, site: int, ts: int) -> None:
-        self.lcv[site] = ts
-        self.next_keys[site] = (ts + 1) * self.count + site
 
     # Sending
 
@@ -86,66 +101,79 @@ class SemanticTotal(Orderer):
             self._send(part)
 
     def _send(self, batch: Batch) -> None:
+        rank = self.rank
         shape = self.shapes.of_batch(batch)
-        ts = self.leader.stamp(shape, self.lcv[self.rank] + 1)
-        if ts > self.lcv[self.rank] + 1:
+        ts = next_ts = self.lcv[rank] + 1
+        if shape.wild and self.tame[rank]:
+            ts = (self.lcv[rank] >> BLOCK) + 1 << BLOCK
+        ts = self.leader.stamp(shape, ts)
+        if ts > next_ts:
             self.outbox.note("jumps")
-        self._clock(self.rank, ts)
+        self._clock(rank, ts)
         self.mrmt = ts
         cast = self.outbox.multicast(_MESSAGES, [ts, *self.received.difference()], batch)
-        self.ready[self.rank] = self.received.delivered[self.rank] = cast.seq
-        self._queue(self.rank, cast, shape)
+        self.ready[rank] = self.received.delivered[rank] = cast.seq
+        self._queue(rank, cast, shape)
 
     def turn(self, now: int) -> None:
         """Deliver what can be; say at most one thing: a lead, which tells the clock too, or an acknowledgement that is owed."""
-        self._advance()
+        if self.undelivered:
+            self._advance()
+        mean = self.crowd >> 5
+        self.crowd += self.undelivered - mean
+        self.leader.patience = _PATIENCE * (mean if mean > self.count else self.count)
         clock = self.lcv[self.rank]
-        lead = self.leader.announce(clock, self.appeared[self.rank])
+        lead = self.leader.announce(clock, self.appeared[self.rank]) if self.leader.due(clock) else None
         if lead is not None:
             self.mrmt = clock
             self.outbox.direct(_LEAD, [clock, *lead])
             self.outbox.note("leads")
         elif self.mrmt < self.must:
-            self.mrmt = clock
-            self.outbox.direct(_ACK, [clock])
-            self.outbox.note("acks")
-        if self.mrmt >= clock:
-            self.catch_up_at = None
-        elif self.catch_up_at is None and self.contested_at is not None and now - self.contested_at < _CONTESTED_NS:
-            self.catch_up_at = now + _CATCH_UP_NS
+            self._say("acks")
+        if self.mrmt < clock or self.catch_up_at is not None:
+            self._plan_catching_up(self._contested(now), now)
 
-    def deadline(self) -> int | None:
-        return self.catch_up_at
-
-    def wake(self, now: int) -> None:
-        """Nothing was sent for a while: say what the clock is, so that the next cast of a smaller site needs no answer."""
-        self.catch_up_at = None
-        if self.mrmt < self.lcv[self.rank]:
-            self.mrmt = self.lcv[self.rank]
-            self.outbox.direct(_ACK, [self.mrmt])
-            self.outbox.note("catch_ups")
+    def _contested(self, now: int) -> bool:
+        """Whether casts that conflict with what members send are about."""
+        return self.contested_at is not None and now - self.contested_at < _CONTESTED_NS
 
     # Receiving
 
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
         shapes = self._check(sender, casts)
-        rank, lcv, leader, unready = self.rank, self.lcv, self.leader, self.unready[sender]
+        rank, lcv, received, unready = self.rank, self.lcv, self.received, self.unready[sender]
         for cast, shape in zip(casts, shapes, strict=True):
             ts = cast.stamp[0]
-            if not leader.covers(shape, ts):
-                self.must = max(self.must, ts - 1 if sender < rank else ts)  # Definition 10
-                if not lcv[rank] < leader.lead.end < ts:  # it has not jumped
+            needed = ts - 1 if sender < rank else ts  # Definition 10
+            if self._covered(shape, ts):
+                if needed > self.must and self._contested(now):
+                    self.must = needed
+            else:
+                if needed > self.must:
+                    self.must = needed
+                if not lcv[rank] < self.leader.lead.end < ts:  # it has not jumped
                     self.contested_at = now
-            self._clock(sender, ts)
+            lcv[sender] = ts
+            self.next_keys[sender] = (ts + 1) * self.count + sender
             if ts > lcv[rank]:
                 self._clock(rank, ts)  # UR2
-            self.received.delivered[sender] = cast.seq
-            unready.append(cast)
+            received.delivered[sender] = cast.seq
+            if not unready and received.satisfied(cast.stamp, 1):
+                self.ready[sender] = cast.seq
+            else:
+                unready.append(cast)
+                self.late += 1
             self._queue(sender, cast, shape)
+
+    def _covered(self, shape: Shape, ts: int) -> bool:
+        """Whether a cast can do without this member's acknowledgement, by what it has promised."""
+        if shape.free:
+            return self.tame[self.rank] and ts >> BLOCK <= self.mrmt >> BLOCK
+        return self.leader.covers(shape, ts)
 
     def _check(self, sender: int, casts: Sequence[Cast]) -> list[Shape]:
         """The shapes of casts that keep their sender's promises; `RemoteProtocolError` otherwise."""
-        last, lead = self.lcv[sender], self.leads[sender]
+        last, lead, tame = self.lcv[sender], self.leads[sender], self.tame[sender]
         shapes: list[Shape] = []
         for cast in casts:
             stamp = cast.stamp
@@ -157,8 +185,12 @@ class SemanticTotal(Orderer):
                 shape = self.shapes.of_cast(cast)
             except ConfigError as error:
                 raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
+            if shape.wild and tame:
+                if stamp[0] >> BLOCK <= last >> BLOCK:
+                    raise RemoteProtocolError(f"rank {sender} sends its first wild cast at {stamp[0]}, in the block of {last}")
+                tame = False
             last = stamp[0]
-            if last <= lead.end and shape not in lead.shapes:
+            if last <= lead.end and shape not in lead.shapes and not shape.free:
                 raise RemoteProtocolError(f"rank {sender} has promised up to {lead.end} what it breaks at {last}")
             shapes.append(shape)
         return shapes
@@ -176,103 +208,114 @@ class SemanticTotal(Orderer):
     def _follow(self, sender: int, stamp: list[int]) -> None:
         """Another site leads."""
         lead = self.leads[sender]
-        shapes = frozenset(shape for number in stamp[2:] if (shape := self.appeared[sender].shape(number)) is not None)
+        shapes = {shape: None for number in stamp[2:] if (shape := self.appeared[sender].shape(number)) is not None}
         if len(stamp) < 2 or len(shapes) != len(stamp) - 2 or not max(stamp[0], lead.end) <= stamp[1]:
             raise RemoteProtocolError(f"malformed lead from rank {sender}")
-        if lead.end > stamp[0] and not shapes <= lead.shapes:
+        if lead.end > stamp[0] and not all(shape in lead.shapes for shape in shapes):
             raise RemoteProtocolError(f"rank {sender} takes back what it has promised up to {lead.end}")
-        lead.end, lead.shapes = stamp[1], shapes
+        lead.give(stamp[1], shapes)
         self.lead_keys[sender] = (lead.end + 1) * self.count + sender
 
     def _queue(self, sender: int, cast: Cast, shape: Shape) -> None:
-        if shape is not self.shapes.whole:
-            self.appeared[sender].see(shape)
+        if shape.wild:
+            self.tame[sender] = False
+        numbers = self.appeared[sender]
+        if shape is not numbers.last and not shape.free and shape is not self.shapes.whole:
+            numbers.see(shape)
         if self.gated:
             known = self.known[sender]
             for i in range(1, len(cast.stamp), 2):
                 known[cast.stamp[i]] = cast.stamp[i + 1]
             self.past[sender, cast.seq] = tuple(value for pair in enumerate(known) if pair[1] for value in pair)
-        queue = self.queues.get(shape)
-        if queue is None:
-            rivals = [other for other in self.queues if self.shapes.conflict(shape, other)]
-            for other in rivals:
-                self.rivals[other].append(shape)
-            self.rivals[shape] = rivals
-            queue = self.queues[shape] = []
-        insort(queue, (cast.stamp[0] * self.count + sender, sender, cast))
+        one = self.waiting.get(shape) or self._enter(shape)
+        self.undelivered += 1
+        insort(one.entries, (cast.stamp[0] * self.count + sender, sender, cast))
+
+    def _enter(self, shape: Shape) -> Waiting:
+        """A shape of which nothing waits."""
+        if len(self.waiting) >= self.room:
+            self._forget()
+        one = self.waiting[shape] = Waiting(shape, self.shapes.conflict(shape, shape))
+        for other in self.nearby.conflicting(shape):
+            rival = one.rivals[other] = self.waiting[other]
+            rival.rivals[shape] = one
+        self.nearby.add(shape)
+        return one
+
+    def _forget(self) -> None:
+        """Leave out the shapes of which nothing waits."""
+        for one in [one for one in self.waiting.values() if not one.entries]:
+            del self.waiting[one.shape]
+            self.nearby.remove(one.shape)
+            for rival in one.rivals.values():
+                del rival.rivals[one.shape]
+        self.room = _ROOM + 2 * len(self.waiting)
 
     # Delivering
 
     def _advance(self) -> None:
-        if not self.queues:
-            return
-        self._find_ready()
+        if self.late:
+            self._find_ready()
         past = min(self.next_keys)  # every site's clock is past the keys below
         best = min(map(max, self.next_keys, self.lead_keys))  # no lead covers keys from here on
-        limits: dict[Shape, int] = {}
-        progress = True
-        while progress:
-            progress = False
-            for shape in list(self.queues):
-                queue = self.queues[shape]
-                if queue[0][0] >= best:
-                    continue
-                limit = limits.get(shape)
-                if limit is None:
-                    limit = limits[shape] = self._limit(shape) if best > past else past
-                for other in self.rivals[shape]:
-                    limit = min(limit, self.queues[other][0][0])
-                if queue[0][0] < limit and self._release(shape, queue, limit):
-                    progress = len(self.queues) > 0
+        work = [one for one in self.waiting.values() if one.entries]
+        while work:
+            one = work.pop()
+            shape, entries = one.shape, one.entries
+            if not entries or (entries[0][0] >= best and not shape.free):
+                continue
+            limit = self._limit(shape) if best > past or shape.free else past
+            for rival in one.rivals.values():
+                if rival.entries and rival.entries[0][0] < limit:
+                    limit = rival.entries[0][0]
+            if entries[0][0] < limit and self._release(one, limit):
+                work += one.rivals.values()
 
     def _find_ready(self) -> None:
         """Rule (a). A site's casts become ready in the order it sent them, since what it has received does not become less."""
-        ready, satisfied = self.ready, self.received.satisfied
         for sender, queue in enumerate(self.unready):
-            while queue and satisfied(queue[0].stamp, 1):
-                ready[sender] = queue.popleft().seq
+            while queue and self.received.satisfied(queue[0].stamp, 1):
+                self.ready[sender] = queue.popleft().seq
+                self.late -= 1
 
     def _limit(self, shape: Shape) -> int:
         """Rule (c) for all casts of a shape: the smallest key that may still come and conflict with them."""
         limit = 1 << 200
-        conflict = self.shapes.conflict
-        for key, lead_key, lead in zip(self.next_keys, self.lead_keys, self.leads, strict=True):
-            if lead_key > key and not any(conflict(one, shape) for one in lead.shapes):
-                key = lead_key
+        for site, key in enumerate(self.next_keys):
+            if shape.free and self.tame[site]:
+                key = ((self.lcv[site] >> BLOCK) + 1 << BLOCK) * self.count + site
+            if self.lead_keys[site] > key and self.leads[site].covers(shape):
+                key = self.lead_keys[site]
             limit = min(limit, key)
         return limit
 
-    def _release(self, shape: Shape, queue: Queue, limit: int) -> bool:
+    def _release(self, one: Waiting, limit: int) -> bool:
         """Deliver the ready casts of a shape below a key; in their order if they conflict with each other."""
-        ordered = self.shapes.conflict(shape, shape)
-        kept: Queue = []
+        kept: list[tuple[int, int, Cast]] = []
         done = 0
-        for entry in queue:
+        for entry in one.entries:
             key, sender, cast = entry
             if key >= limit:
                 break
             if cast.seq <= self.ready[sender]:
                 self._deliver(sender, cast)
-            elif ordered:
+            elif one.ordered:
                 break
             else:
                 kept.append(entry)
             done += 1
-        queue[:done] = kept
-        if not queue:
-            del self.queues[shape]
-            for other in self.rivals.pop(shape):
-                self.rivals[other].remove(shape)
+        one.entries[:done] = kept
         return done > len(kept)
 
     def _deliver(self, sender: int, cast: Cast) -> None:
+        self.undelivered -= 1
         evidence = self.past.pop((sender, cast.seq)) if self.gated else None
         self.outbox.deliver(sender, cast, (0, cast.stamp[0], sender), evidence)
 
     def conclude(self, present: frozenset[int], now: int) -> list[Cast]:
         self._find_ready()
-        for _, sender, cast in sorted(entry for queue in self.queues.values() for entry in queue):
+        for _, sender, cast in sorted(entry for one in self.waiting.values() for entry in one.entries):
             if cast.seq <= self.ready[sender]:
                 self._deliver(sender, cast)
-        self.queues.clear()
+        self.waiting.clear()
         return []

@@ -4,7 +4,8 @@ Several orderers can live in one view. Each sends through a channel of its own, 
 orderer's *instance* in the view and takes the tag off again; the orderer knows nothing of it. Instance 0 needs no channel:
 its records look as they do in a view with one orderer. Casts keep the sequence numbers of the view: an orderer sees its
 casts with growing numbers that have gaps, and what it says about numbers (evidence, who holds what, what is missing) needs
-no translation.
+no translation. But orderers that take casts early count a member's casts from 1 without gaps: for them a channel translates
+the numbers (`Counted`).
 
 Positions begin with the instance.
 """
@@ -33,6 +34,10 @@ def untagged(cast: Cast) -> Cast:
     return Cast(cast.seq, cast.kind & KINDS, cast.stamp, cast.number, cast.payloads, cast.types, cast.items)
 
 
+EarlySink = Callable[[int, int, Cast], bool]
+"""As `Outbox.deliver_early`, with the instance before the sender."""
+
+
 def untagged_direct(record: Direct) -> Direct:
     """The record as its orderer knows it."""
     return record if record.kind <= KINDS else Direct(record.kind & KINDS, record.stamp)
@@ -41,17 +46,22 @@ def untagged_direct(record: Direct) -> Direct:
 class Channel:
     """The outbox of one instance."""
 
-    def __init__(self, host: Outbox, instance: int, sink: Sink) -> None:
+    def __init__(self, host: Outbox, instance: int, sink: Sink, early_sink: EarlySink) -> None:
         self.instance = instance
         self.timing = host.timing
         self.held = host.held
         self._host = host
         self._tag = instance << BITS
         self._sink = sink
+        self._early_sink = early_sink
 
     @property
     def freed(self) -> list[int]:
         return self._host.freed
+
+    def inward(self, sender: int, cast: Cast) -> Cast:
+        """A cast of the view as the orderer knows it."""
+        return untagged(cast)
 
     def multicast(self, kind: int, stamp: list[int], batch: Batch | None) -> Cast:
         return untagged(self._host.multicast(self._tag | kind, stamp, batch))
@@ -65,7 +75,7 @@ class Channel:
         self._sink(self.instance, sender, cast, position, evidence)
 
     def deliver_early(self, sender: int, cast: Cast) -> bool:
-        raise InvariantViolation("early casts are offered to the first orderer of a view alone")
+        raise InvariantViolation("an orderer that takes no casts early delivers one")
 
     def holds(self, member: int, sender: int, seq: int) -> None:
         self._host.holds(member, sender, seq)
@@ -78,3 +88,56 @@ class Channel:
 
     def note(self, what: str) -> None:
         self._host.note(what)
+
+
+class Counted(Channel):
+    """The outbox of an instance whose orderer counts the casts of each member from 1, without gaps.
+
+    Such orders are no total ones: `stop` alone switches to and from them, so a member's casts of the instance follow each other
+    in its stream without any other between. Where the first of them is, everybody sees when it comes in order.
+    """
+
+    def __init__(self, host: Outbox, instance: int, sink: Sink, early_sink: EarlySink, rank: int) -> None:
+        super().__init__(host, instance, sink, early_sink)
+        self._rank = rank
+        self._before: list[int | None] = [None] * len(host.held)  # casts of each member that precede the instance
+
+    @property
+    def freed(self) -> list[int]:
+        counts = zip(self._host.freed, self._before, strict=True)
+        return [0 if before is None else max(0, freed - before) for freed, before in counts]
+
+    def begun(self, sender: int) -> bool:
+        """Whether the first cast of a sender has come, so that one behind a gap can be numbered."""
+        return self._before[sender] is not None
+
+    def inward(self, sender: int, cast: Cast) -> Cast:
+        before = self._before[sender]
+        if before is None:
+            before = self._before[sender] = cast.seq - 1
+        return Cast(cast.seq - before, cast.kind & KINDS, cast.stamp, cast.number, cast.payloads, cast.types, cast.items)
+
+    def multicast(self, kind: int, stamp: list[int], batch: Batch | None) -> Cast:
+        return self.inward(self._rank, self._host.multicast(self._tag | kind, stamp, batch))
+
+    def _outward(self, sender: int, cast: Cast) -> Cast:
+        seq = self._counted(sender, cast.seq)
+        return Cast(seq, self._tag | cast.kind, cast.stamp, cast.number, cast.payloads, cast.types, cast.items)
+
+    def _counted(self, sender: int, seq: int) -> int:
+        return seq + (self._before[sender] or 0)
+
+    def deliver(self, sender: int, cast: Cast, position: Position | None, evidence: Evidence | None = None) -> None:
+        if evidence is not None:
+            pairs = zip(evidence[::2], evidence[1::2], strict=True)
+            evidence = tuple(value for rank, seq in pairs for value in (rank, self._counted(rank, seq)))
+        super().deliver(sender, self._outward(sender, cast), position, evidence)
+
+    def deliver_early(self, sender: int, cast: Cast) -> bool:
+        return self._early_sink(self.instance, sender, self._outward(sender, cast))
+
+    def holds(self, member: int, sender: int, seq: int) -> None:
+        self._host.holds(member, sender, self._counted(sender, seq))
+
+    def supply(self, to: int, held: Sequence[int]) -> None:
+        raise InvariantViolation("an orderer that counts its casts asks the others for none")

@@ -22,7 +22,7 @@ To know that all have reached the cut takes one delay more than stability, and p
 heard of the switch (`ending`, which also says what happens when the view ends in between). In `stop` no message is in both,
 and to have reached the cut is enough.
 
-Invariants: `lanes` are the current instance and, during a switch, the next one; `kept` has what the next delivered, `rest`
+Invariants: `kept` has what the next delivered, `rest`
 what the current one delivered behind the cut, each in its order; nothing goes up between the cut and its passing; a message
 has one number, given by its first multicast, and is traced as sent once.
 """
@@ -31,20 +31,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from itertools import groupby
-from typing import Protocol
 
-from isotone.model.conflicts import Conflicts
-from isotone.model.errors import ConfigError, RemoteProtocolError
+from isotone.model.errors import ConfigError
 from isotone.model.records import Cast, Direct
 from isotone.model.switch import Switch, check_names
 from isotone.model.view import View
 from isotone.protocol.ordering import registry
-from isotone.protocol.ordering.orderer import Batch, Evidence, Orderer, Outbox
-from isotone.protocol.switching.channel import BITS, KINDS, Channel, Position, untagged, untagged_direct
+from isotone.protocol.ordering.orderer import Batch, Evidence, Orderer
+from isotone.protocol.switching.change import Change, Host
+from isotone.protocol.switching.channel import BITS, Position
 from isotone.protocol.switching.control import (
     KNOWN,
-    READY,
     Arrivals,
     Flag,
     Ids,
@@ -55,51 +52,9 @@ from isotone.protocol.switching.control import (
     ready_kind,
 )
 from isotone.protocol.switching.ending import Ending, decide
+from isotone.protocol.switching.lanes import Lanes
 
 Entry = tuple[int, Cast, Position | None, Evidence | None]
-
-
-class Host(Outbox, Protocol):
-    """What the view does for a switch."""
-
-    frozen: bool
-    next_number: int
-    relation: Conflicts | None
-    """What all members were told of conflicts; semantic orders of the view look at it."""
-    own: dict[int, Cast]
-    """Own messages that were not delivered yet, by number."""
-    suspected: dict[int, str]
-
-    def admit(self, sender: int, cast: Cast, position: Position | None, evidence: Evidence | None) -> None:
-        """The next messages that go up."""
-
-    def passed(self, switch: Switch, instance: int) -> None:
-        """Another ordering is in force from here on; everybody holds all that was admitted."""
-
-    def phase(self, switch: Switch, instance: int, phase: str) -> None:
-        """A switch came to a phase, for the trace."""
-
-    def refused(self, switch: Switch, reason: str) -> None:
-        """The switch that this member asked for will not take place."""
-
-
-class Change:
-    """A switch under way, as one member sees it."""
-
-    def __init__(self, instance: int, asker: int, switch: Switch, count: int) -> None:
-        self.instance = instance
-        self.asker = asker
-        self.switch = switch
-        self.requests = {asker: switch}  # of an order that is not total: all that came before the cut
-        self.flagged = switch.strategy == "rabp"  # whether the own flag is sent
-        self.reached = switch.strategy == "rabp"
-        self.said = False  # that it is reached
-        self.knows = False  # that all have reached it, and said so
-        self.payloads: list[dict[int, Cast]] = [{} for _ in range(count)]  # in `dual_ids`, by number
-
-    @property
-    def strategy(self) -> str:
-        return self.switch.strategy
 
 
 class Switching(Orderer):
@@ -110,9 +65,8 @@ class Switching(Orderer):
     def __init__(self, host: Host, view: View, rank: int, seed: int, first: Orderer) -> None:
         super().__init__(host, view, rank, seed)
         self.host = host
-        self.current = 0
         self.ordering = view.ordering
-        self.lanes: dict[int, Orderer] = {0: first}
+        self.lanes = Lanes(host, view, rank, seed, first, self.delivered, self.delivered_early)
         self.change: Change | None = None
         self.flags: set[int] = set()  # who has flagged the switch under way
         self.asked: Switch | None = None  # the own request, until it is granted or refused
@@ -120,14 +74,9 @@ class Switching(Orderer):
         self.rest: deque[Entry] = deque()
         self.staying = False  # the view ends with the current orderer
         self.behind = [0] * self.count  # messages of each sender that it delivers behind the cut
-        self.ahead_of_time: dict[int, list[tuple[int, Cast | Direct]]] = {}  # of instances that are not known here yet
-        self.arrivals: dict[int, Arrivals] = {}
         self.past = Arrivals()  # what was told of the last cut that was passed
         self.proof: Evidence = ()  # who holds this passes it too; until a message has gone up that it is evidence for
         self.ends = [0] * self.count  # messages below were sent before it
-        self.taken = [0] * self.count  # casts of each sender that have been taken in
-        self.late: list[deque[Cast]] = [deque() for _ in range(self.count)]  # fetched, before the sender's link has come so far
-        self.broken: dict[int, str] = {}  # what senders said that nobody says
         self.now = 0
 
     # What the view asks of any orderer
@@ -135,18 +84,28 @@ class Switching(Orderer):
     @property
     def packets(self) -> dict[int, str]:  # type: ignore[override]
         names: dict[int, str] = {}
-        for instance, lane in self.lanes.items():
+        for instance, lane in self.lanes.of.items():
             names |= {instance << BITS | kind: name for kind, name in lane.packets.items()}
             names[ready_kind(instance)] = "switch"
         return names
 
     @property
+    def current(self) -> int:
+        """The instance in force."""
+        return self.lanes.current
+
+    @property
+    def lane(self) -> Orderer:
+        """The orderer in force."""
+        return self.lanes.of[self.lanes.current]
+
+    @property
     def proves(self) -> bool:
-        return self.lanes[self.current].proves
+        return self.lane.proves
 
     @property
     def core(self) -> tuple[int, ...]:
-        return self.lanes[self.current].core
+        return self.lane.core
 
     @property
     def stopped(self) -> bool:
@@ -174,109 +133,66 @@ class Switching(Orderer):
         self._act()
         change = self.change
         if change is None:
-            self.lanes[self.current].submit(batch, now)
+            self.lane.submit(batch, now)
             return
         number = self.host.next_number
-        self.lanes[change.instance].submit(batch, now)
+        self.lanes.of[change.instance].submit(batch, now)
         end = self.host.next_number
         while number < end:  # one cast after another: the next orderer may have parted the batch
             cast = self.host.own[number]
             if change.strategy == "dual":
                 size = sum(map(len, cast.payloads))
-                self.lanes[self.current].submit(Batch(cast.payloads, cast.types, cast.items, size, number), now)
+                self.lane.submit(Batch(cast.payloads, cast.types, cast.items, size, number), now)
             elif change.strategy == "dual_ids":
-                self.lanes[self.current].submit(batch_of(Ids(number, len(cast.payloads))), now)
+                self.lane.submit(batch_of(Ids(number, len(cast.payloads))), now)
             number += len(cast.payloads)
 
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
         self.now = now
-        self._check(sender)
-        if self.host.frozen:
-            self.arrived(sender, casts[-1].seq)
-        for (instance, ready), group in groupby(casts, key=lambda cast: (cast.kind >> BITS, cast.kind & KINDS == READY)):
-            fresh = [cast for cast in group if cast.seq > self.taken[sender]]  # some are offered again if a later one was refused
-            if ready and instance > self.current:
-                for cast in fresh:
-                    self._arrivals(instance).take(sender, cast)
-                    self.taken[sender] = cast.seq
-            elif fresh and not ready:
-                self._take(sender, instance, fresh)
-                self.taken[sender] = fresh[-1].seq
-
-    def _take(self, sender: int, instance: int, casts: list[Cast]) -> None:
-        if instance in self.lanes:
-            self.lanes[instance].accept(sender, [untagged(cast) for cast in casts], self.now)
-            change = self.change
-            if change is not None and instance == change.instance:
-                change.payloads[sender] |= {cast.number: cast for cast in casts if cast.number}
-        elif instance > self.current:
-            self.ahead_of_time.setdefault(instance, []).extend((sender, cast) for cast in casts)
+        self.lanes.accept(sender, casts, now)
 
     @property
     def takes_early(self) -> bool:  # type: ignore[override]
-        return self.lanes[0].takes_early if 0 in self.lanes else False
+        return any(lane.takes_early for lane in self.lanes.of.values())
 
     def early(self, sender: int, casts: Sequence[Cast], now: int) -> None:
-        """At the end of a view: what somebody had delivered behind a gap before the switch began."""
-        self.lanes[0].early(sender, casts, now)
+        """Casts from behind a gap. While a switch is under way all wait for their place.
 
-    def postpone(self, sender: int, cast: Cast) -> bool:
-        """A cast was fetched from another member. Whether it must wait for the direct records that its sender sent before it."""
-        instance = cast.kind >> BITS
-        lane = self.lanes.get(instance)
-        if cast.kind & KINDS == READY or (lane is not None and lane.overtakes):
-            return False
-        self.late[sender].append(cast)
-        self.taken[sender] = cast.seq
-        change = self.change
-        if change is not None and instance == change.instance and cast.number:
-            change.payloads[sender][cast.number] = cast
-        return True
+        At the end of a view they are those that somebody has delivered, who had passed the cut before them: then everybody here
+        has reached it, and has the lane.
+        """
+        if self.change is None or self.host.frozen:
+            self.lanes.early(sender, casts, now)
 
     def arrived(self, sender: int, seq: int) -> None:
         """The sender's own link has come to a cast that was fetched."""
-        late = self.late[sender]
-        while late and late[0].seq <= seq:
-            cast = late.popleft()
-            self._take(sender, cast.kind >> BITS, [cast])
+        self.lanes.arrived(sender, seq, self.now)
 
     def direct(self, sender: int, record: Direct, now: int) -> None:
         self.now = now
-        self._check(sender)
-        instance = record.kind >> BITS
-        if instance in self.lanes:
-            self.lanes[instance].direct(sender, untagged_direct(record), now)
-        elif instance > self.current:
-            self.ahead_of_time.setdefault(instance, []).append((sender, record))
-
-    def _check(self, sender: int) -> None:
-        if sender in self.broken and not self.host.frozen:
-            raise RemoteProtocolError(self.broken[sender])
-
-    def _arrivals(self, instance: int) -> Arrivals:
-        return self.arrivals.setdefault(instance, Arrivals())
+        self.lanes.direct(sender, record, now)
 
     def turn(self, now: int) -> None:
         self.now = now
         acted = True
         while acted:
-            for lane in tuple(self.lanes.values()):  # what one of them delivers may start another
+            for lane in tuple(self.lanes.of.values()):  # what one of them delivers may start another
                 lane.turn(now)
             acted = self._act()
 
     def suspect(self, peer: int, level: str, now: int) -> None:
-        for lane in self.lanes.values():
+        for lane in self.lanes.of.values():
             lane.suspect(peer, level, now)
 
     def trust(self, peer: int, level: str, now: int) -> None:
-        for lane in self.lanes.values():
+        for lane in self.lanes.of.values():
             lane.trust(peer, level, now)
 
     def deadline(self) -> int | None:
-        return min((at for lane in self.lanes.values() if (at := lane.deadline()) is not None), default=None)
+        return min((at for lane in self.lanes.of.values() if (at := lane.deadline()) is not None), default=None)
 
     def wake(self, now: int) -> None:
-        for lane in tuple(self.lanes.values()):
+        for lane in tuple(self.lanes.of.values()):
             at = lane.deadline()
             if at is not None and at <= now:
                 lane.wake(now)
@@ -290,7 +206,7 @@ class Switching(Orderer):
             self.host.refused(switch, "another switch is under way")
             return
         self.asked = switch
-        self.lanes[self.current].submit(batch_of(Request(switch)), now)
+        self.lane.submit(batch_of(Request(switch)), now)
 
     def _refuse(self, sender: int, reason: str) -> None:
         if sender == self.rank and self.asked is not None:
@@ -304,8 +220,6 @@ class Switching(Orderer):
             check_names(switch.strategy, switch.rule)
         except ConfigError as error:
             return str(error)
-        if registry.find(switch.ordering.order).takes_early:
-            return f"{switch.ordering.order} takes casts early, from the first of a view: a group begins with it, or does without"
         if registry.find(switch.ordering.order).semantic and switch.ordering.relation != self.host.relation:
             return f"{switch.ordering.order} with another conflict relation than the group's"
         if switch.ordering == self.ordering and not switch.fresh:
@@ -332,6 +246,13 @@ class Switching(Orderer):
         elif cast.number >= self.ends[sender] or not self.past.reached[sender].repeats(cast.number, cast.seq):
             self._admit(sender, cast, position, evidence)
 
+    def delivered_early(self, instance: int, sender: int, cast: Cast) -> bool:
+        """As `delivered`, for a cast that came from behind a gap; False if it has to wait for its place after all."""
+        if instance > self.current:  # the view ends, and the cut is about to be passed
+            self.kept.append((sender, cast, None, None))
+            return True
+        return self.host.deliver_early(sender, cast)
+
     def _admit(self, sender: int, cast: Cast, position: Position | None, evidence: Evidence | None) -> None:
         if self.change is not None and self.change.reached:
             self.behind[sender] += len(cast.payloads)
@@ -349,14 +270,14 @@ class Switching(Orderer):
             self._look_for_cut()
         elif isinstance(control, Ids) and change is not None:
             message = (
-                self.host.own.get(control.first) if sender == self.rank else change.payloads[sender].pop(control.first, None)
+                self.host.own.get(control.first) if sender == self.rank else self.lanes.payloads[sender].pop(control.first, None)
             )
             if message is not None and len(message.payloads) == control.count:
                 self._admit(sender, message, position, (*(evidence or ()), sender, cast.seq))
             else:
-                self.broken[sender] = f"rank {sender} names messages that it did not send"
+                self.lanes.broken[sender] = f"rank {sender} names messages that it did not send"
         else:
-            self.broken[sender] = f"rank {sender} says something about a switch that nobody says"
+            self.lanes.broken[sender] = f"rank {sender} says something about a switch that nobody says"
 
     def _requested(self, sender: int, switch: Switch) -> None:
         fault = self._fault(switch)
@@ -364,10 +285,10 @@ class Switching(Orderer):
         if fault is not None:
             self._refuse(sender, fault)
         elif change is None:
-            change = self.change = Change(self.current + 1, sender, switch, self.count)
+            change = self.change = Change(self.current + 1, sender, switch)
             self.host.phase(switch, change.instance, "request")
             if change.strategy != "stop":
-                self._start(change)
+                self.lanes.start(change.instance, change.switch.ordering, self.now)
             self._look_for_cut()
         elif not registry.find(self.ordering.order).total:
             change.requests[sender] = switch
@@ -386,27 +307,7 @@ class Switching(Orderer):
                 change.switch = change.requests[change.asker]
                 for other in change.requests.keys() - {change.asker}:
                     self._refuse(other, "another switch came first")
-                self._start(change)
-
-    def _start(self, change: Change) -> None:
-        """Begin the next instance, with what has come of it already."""
-        instance = change.instance
-        view = View(self.view.id, self.view.members, change.switch.ordering)
-        channel = Channel(self.host, instance, self.delivered)
-        lane = self.lanes[instance] = registry.find(view.ordering.order)(channel, view, self.rank, self.seed)
-        for peer, level in self.host.suspected.items():
-            lane.suspect(peer, level, self.now)
-        for sender, record in self.ahead_of_time.pop(instance, ()):
-            try:
-                if isinstance(record, Direct):
-                    if not self.host.frozen:
-                        lane.direct(sender, untagged_direct(record), self.now)
-                else:
-                    if record.number:
-                        change.payloads[sender][record.number] = record
-                    lane.accept(sender, [untagged(record)], self.now)
-            except RemoteProtocolError as error:
-                self.broken.setdefault(sender, str(error))
+                self.lanes.start(change.instance, change.switch.ordering, self.now)
 
     # What this member does in a switch
 
@@ -414,10 +315,10 @@ class Switching(Orderer):
         """Send the flag, say what is to be said, pass the cut: as far as that goes now. Whether there was anything to do."""
         acted = False
         while (change := self.change) is not None:
-            told = self._arrivals(change.instance)
+            told = self.lanes.arrivals(change.instance)
             if not change.flagged:
                 change.flagged = True
-                self.lanes[self.current].submit(batch_of(Flag()), self.now)
+                self.lane.submit(batch_of(Flag()), self.now)
             elif change.reached and not change.said:
                 self._say_reached(change)
             elif not change.said or len(told.reached) < self.count:
@@ -433,7 +334,7 @@ class Switching(Orderer):
         return acted
 
     def _say(self, change: Change, stamp: list[int]) -> None:
-        self._arrivals(change.instance).take(self.rank, self.host.multicast(ready_kind(change.instance), stamp, None))
+        self.lanes.arrivals(change.instance).take(self.rank, self.host.multicast(ready_kind(change.instance), stamp, None))
 
     def _say_reached(self, change: Change) -> None:
         """Tell what the current orderer has delivered of the own messages, and send the others again if they are in it alone."""
@@ -454,7 +355,7 @@ class Switching(Orderer):
             for number, cast in sorted(own.items()):
                 size = sum(map(len, cast.payloads))
                 batch = Batch(cast.payloads, cast.types, cast.items, size, number)
-                self.lanes[change.instance].submit(batch, self.now)
+                self.lanes.of[change.instance].submit(batch, self.now)
 
     def _pass(self, change: Change) -> None:
         """From here on the next instance is in force."""
@@ -462,11 +363,9 @@ class Switching(Orderer):
             self._refuse(self.rank, "another switch came first")
         self.asked = None
         self.host.passed(change.switch, change.instance)
-        self.past = self.arrivals.pop(change.instance)
+        self.past = self.lanes.move_on()
         self.proof = tuple(value for place in sorted(self.past.last.items()) for value in place)
         self.ends = [self.past.reached[rank].end if rank in self.past.reached else 0 for rank in range(self.count)]
-        del self.lanes[self.current]
-        self.current = change.instance
         self.ordering = change.switch.ordering
         self.change = None
         self.flags.clear()
@@ -478,16 +377,14 @@ class Switching(Orderer):
     # The end of the view
 
     def freeze(self, now: int) -> list[int]:
-        reports = [lane.freeze(now) for lane in self.lanes.values()]
+        reports = [lane.freeze(now) for lane in self.lanes.of.values()]
         return reports[0]
 
     def conclude(self, present: frozenset[int], now: int) -> list[Cast]:
         self.now = now
-        for sender, late in enumerate(self.late):
-            if late:
-                self.arrived(sender, late[-1].seq)
+        self.lanes.all_arrived(now)
         while True:
-            change, told = self.change, self._arrivals(self.current + 1)
+            change, told = self.change, self.lanes.arrivals(self.current + 1)
             disjoint = change is not None and change.strategy == "stop"
             ending = decide(self.count, present, told.reached.keys(), told.known, disjoint)
             if ending is not Ending.CUT or change is None:
@@ -506,7 +403,7 @@ class Switching(Orderer):
         rest, self.rest = self.rest, deque()
         for entry in rest:
             self.delivered(self.current, *entry)
-        self.lanes[self.current].conclude(present, self.now)
+        self.lane.conclude(present, self.now)
         change = self.change
         if change is None:
             return
@@ -519,9 +416,9 @@ class Switching(Orderer):
 
         Only of members that end the view here: what they had delivered before, everybody here has delivered too.
         """
-        reached_ = self._arrivals(change.instance).reached
+        reached_ = self.lanes.arrivals(change.instance).reached
         whole = {rank for rank in present & reached_.keys() if self.behind[rank] == reached_[rank].open}
-        self.lanes[change.instance].conclude(present, self.now)
+        self.lanes.of[change.instance].conclude(present, self.now)
         own = [entry for entry in self.kept if entry[0] in whole and entry[1].number >= reached_[entry[0]].end]
         if own:
             self.host.passed(change.switch, change.instance)

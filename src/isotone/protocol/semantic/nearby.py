@@ -1,0 +1,78 @@
+"""A set of shapes in which those that conflict with a given one are found by the items they touch.
+
+Where the relation does not go by items all shapes are looked at; there they are few, since types are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from isotone.protocol.semantic.shapes import Shape, Shapes
+
+
+class Nearby:
+    """Shapes in the order they were added, and by item."""
+
+    __slots__ = ("_all", "_by_item", "_conflict", "_vague")
+
+    def __init__(self, shapes: Shapes, members: Iterable[Shape] = ()) -> None:
+        self._conflict = shapes.conflict
+        self._all: dict[Shape, None] = {}
+        self._by_item: dict[str, dict[Shape, None]] = {}
+        self._vague: dict[Shape, None] = {}
+        for shape in members:
+            self.add(shape)
+
+    def __contains__(self, shape: Shape) -> bool:
+        return shape in self._all
+
+    def __iter__(self) -> Iterator[Shape]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, shape: Shape) -> None:
+        """Put a shape in."""
+        self._all[shape] = None
+        if shape.items is None:
+            self._vague[shape] = None
+        else:
+            for item in shape.items:
+                self._by_item.setdefault(item, {})[shape] = None
+
+    def remove(self, shape: Shape) -> None:
+        """Take one out."""
+        del self._all[shape]
+        if shape.items is None:
+            del self._vague[shape]
+            return
+        for item in shape.items:
+            row = self._by_item[item]
+            row.pop(shape, None)
+            if not row:
+                del self._by_item[item]
+
+    def conflicting(self, shape: Shape) -> list[Shape]:
+        """Those that conflict with a shape."""
+        conflict = self._conflict
+        return [one for one in self._near(shape) if conflict(shape, one)]
+
+    def clear_of(self, shape: Shape) -> bool:
+        """Whether none conflicts with a shape."""
+        conflict = self._conflict
+        for one in self._near(shape):
+            if conflict(shape, one):
+                return False
+        return True
+
+    def _near(self, shape: Shape) -> Iterable[Shape]:
+        items = shape.items
+        if items is None:
+            return self._all
+        if not self._by_item:
+            return self._vague
+        near = dict(self._vague)
+        for item in items:
+            near |= self._by_item.get(item, {})
+        return near

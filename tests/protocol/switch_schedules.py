@@ -1,0 +1,121 @@
+"""Schedules that need an instant too rare for the swarm; with a fault put in, each of them shows it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from isotone.model.conflicts import Conflicts
+from isotone.model.events import DeliveryBatch
+from isotone.model.records import Cast, Packet
+from isotone.model.settings import MS, SECOND
+from isotone.model.switch import Switch
+from isotone.model.view import Level, Ordering
+from isotone.protocol.ordering import registry
+from isotone.protocol.switching.channel import KINDS
+from isotone.protocol.switching.control import KNOWN, READY
+from tests.protocol.bag import Bag, Fate
+from tests.protocol.switch_bag import A, B, C, D, ask, group, order_of
+from tests.protocol.test_early import carried, send, settled
+
+BY_ITEM = Conflicts.by_item()
+
+
+def tells_of_the_cut(packet: Packet, knows: bool = False) -> bool:
+    """Whether a packet says that its sender has reached a cut, or knows that all have."""
+    said = [record.stamp for record in packet.records if isinstance(record, Cast) and record.kind & KINDS == READY]
+    return (KNOWN in said) if knows else bool(said)
+
+
+def stop_at(bag: Bag, process: str, order: str, level: Level = "agreed") -> None:
+    """A process asks for another order by `stop`, which reaches all of them."""
+    conflicts = BY_ITEM if registry.find(order).semantic else None
+    bag.live[process].switch(Switch(Ordering(order, level, conflicts=conflicts), "stop", fresh=True), bag.now)
+    bag.collect(bag.live[process])
+
+
+def safe(bag: Bag, process: str) -> list[tuple[str, int]]:
+    """What a process has delivered as safe."""
+    batches = [upcall for upcall in bag.upcalls[process] if isinstance(upcall, DeliveryBatch) and upcall.level == "safe"]
+    return [(batch.origin, batch.first) for batch in batches]
+
+
+def one_does_not_hear_that_another_knows(before: str, after: str) -> Bag:
+    """All know that all have reached the cut to a safe order; c does not hear it of b. a and b pass, and a sends. Then c is
+    cut off, and can only be unsure."""
+    bag = group(before)
+    ask(bag, A, after, level="safe")
+
+    def rule(source: str, target: str, packet: Packet) -> Packet | Fate:
+        return Fate.DROP if (source, target) == (B, C) and tells_of_the_cut(packet, knows=True) else packet
+
+    assert bag.run(SECOND, rule, until=lambda: order_of(bag, A) == order_of(bag, B) == after)
+    assert order_of(bag, C) == before
+    bag.submit(A, 1)
+    bag.run(100 * MS, rule)
+    assert (A, 1) not in bag.received[C]
+    bag.split("ab", "c")
+    assert bag.run(SECOND, until=lambda: len(bag.live[A].view) == 2 and len(bag.live[C].view) == 1)
+    assert bag.live[C].counters["switches_unsure_at_the_end"] == 1
+    assert bag.settle()
+    return bag
+
+
+def fetched_before_the_request() -> Bag:
+    """d gets nothing of a and b but through others, and of a's stream the messages of the next orderer before b's request."""
+    bag = group("token", 4)
+    ask(bag, B, "single_phase", "dual_ids")
+
+    def around(source: str, target: str, packet: Packet) -> Packet | Fate:
+        return msgspec.structs.replace(packet, records=[], first=0) if source in (A, B) and target == D else packet
+
+    bag.run(MS, around, until=lambda: bag.live[A].epoch.regime[1] == 1)
+    bag.submit(A, 2)
+    bag.run(250 * MS, around, until=lambda: bag.live[D].counters.get("casts_fetched", 0) >= 7)
+    assert bag.settle()
+    return bag
+
+
+def _not_passed_by_c(order: str) -> Bag:
+    """a and b have passed the cut to an order that takes casts early; c has reached it, and lacks b's word for that."""
+    before = "semantic_fifo" if order == "semantic_causal" else "semantic_causal"
+    bag = settled(before)
+    stop_at(bag, A, order)
+    assert bag.run(SECOND, _not_heard_by_c, until=lambda: order_of(bag, A) == order_of(bag, B) == order)
+    assert order_of(bag, C) == before
+    bag.packets.clear()
+    return bag
+
+
+def _not_heard_by_c(source: str, target: str, packet: Packet) -> Packet | Fate:
+    return Fate.DROP if (source, target) == (B, C) and tells_of_the_cut(packet) else packet
+
+
+def _a_crashes(bag: Bag) -> Bag:
+    """b and c end the view before c has heard any more of b."""
+    bag.crash(A)
+    assert bag.run(SECOND, _not_heard_by_c, until=lambda: bag.live[B].epoch.frozen and bag.live[C].epoch.frozen)
+    assert bag.settle()
+    assert bag.live[C].counters["switches_cut_at_the_end"] == 1
+    return bag
+
+
+def early_where_the_cut_is_passed(order: str) -> Bag:
+    """b delivers y1 from behind a gap, c has not passed yet, and a crashes."""
+    bag = _not_passed_by_c(order)
+    for text in ("w1", "x1", "y1"):
+        send(bag, A, text)
+    bag.packets = [entry for entry in bag.packets if entry[1] == B and carried(entry[2])[:1] != ["x1"]]
+    while bag.packets:
+        bag.deliver(0)
+    return _a_crashes(bag)
+
+
+def early_where_the_cut_is_not_passed(order: str) -> Bag:
+    """y1 comes to c from behind a gap; b, which has passed, gets the message before the gap alone, and a crashes."""
+    bag = _not_passed_by_c(order)
+    for text in ("w1", "x1", "y1"):
+        send(bag, A, text)
+    bag.packets = [entry for entry in bag.packets if carried(entry[2])[:1] in ([["w1"]] if entry[1] == B else [["w1"], ["y1"]])]
+    while bag.packets:
+        bag.deliver(0)
+    return _a_crashes(bag)
