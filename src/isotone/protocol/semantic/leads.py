@@ -5,9 +5,9 @@ with a timestamp up to `end`, is of one of these shapes". So a cast with a times
 them, needs no acknowledgement of this member. To send another shape the member takes a timestamp beyond the end (it *jumps*);
 that costs the cast a round of acknowledgements, as it had without leads, and ends the lead.
 
-Which shapes belong to the repertoire is a matter of profit alone, never of order. A shape is left out if at least `patience`
-casts of others that conflict with it came since it was last sent, or usually come between two sends: then its absence is worth
-more to them than its jumps cost. The first lead waits for so many casts that it would have covered: until then nobody knows
+Which shapes belong to the repertoire is a matter of profit alone, never of order. A shape is left out if usually `patience` casts of
+others that conflict with it come between two sends, or if so many, and four times the usual number, came since the last: then
+its absence is worth more to them than its jumps cost. The first lead waits for so many casts that it would have covered: until then nobody knows
 what the member sends. After a lead that covered less than that before it was jumped over, the next one waits for a number of
 casts that doubles each time.
 
@@ -183,13 +183,13 @@ class _Use:
 
     def __init__(self) -> None:
         self.passed = 0  # since it was last sent
-        self._usual = 0  # between two sends
+        self._usual = 0  # between two sends, eight times
 
     def rare(self, patience: int) -> bool:
-        """Whether it is better left out of the repertoire."""
-        return self.passed >= patience or self._usual >= patience
+        """Whether it is better left out of the repertoire: it usually comes seldom, or has ceased."""
+        return self._usual >= 8 * patience or (self.passed >= patience and 2 * self.passed >= self._usual)
 
     def again(self, patience: int) -> None:
         """It is sent."""
-        self._usual = (3 * self._usual + min(self.passed, 4 * patience)) // 4
+        self._usual += min(self.passed, 4 * patience) - (self._usual >> 3)
         self.passed = 0

@@ -46,7 +46,7 @@ from isotone.protocol.semantic.shapes import Shape, Shapes
 
 _MESSAGES = 0
 _LEAD = 2
-_CONTESTED_NS = 1_000_000_000
+_CONTESTED_NS = 2_000_000_000
 _PATIENCE = 3
 _ROOM = 32
 BLOCK = 32
@@ -121,7 +121,7 @@ class SemanticTotal(Clocked):
             self._advance()
         mean = self.crowd >> 5
         self.crowd += self.undelivered - mean
-        self.leader.patience = _PATIENCE * (mean if mean > self.count else self.count)
+        self.leader.patience = max(_PATIENCE * self.count, mean)  # a jump holds up what is under way
         clock = self.lcv[self.rank]
         lead = self.leader.announce(clock, self.appeared[self.rank]) if self.leader.due(clock) else None
         if lead is not None:
