@@ -240,7 +240,7 @@ def test_after_a_jump_leads_are_given_again_with_the_acknowledgement() -> None:
 
 def test_a_shape_that_is_sent_seldom_leaves_the_repertoire() -> None:
     run = led(COUNTER, *[[INC]] * 3)
-    for _ in range(3):  # the second time it is known to be rare, and the lead goes on at once
+    for _ in range(5):  # in the end it is known to be rare, and the lead goes on at once
         run.send(2, UPD)
         run.settle()
         for _ in range(60):
@@ -306,7 +306,7 @@ def test_patience_grows_with_what_is_under_way() -> None:
 def test_a_lead_keeps_what_it_has_promised_though_it_is_worth_less() -> None:
     """More is under way than when it was given: a shape that was left out as rare is not, but the lead lies ahead still."""
     run = led(COUNTER, *[[INC]] * 3)
-    for _ in range(3):
+    for _ in range(5):
         run.send(2, UPD)
         run.settle()
         for _ in range(60):

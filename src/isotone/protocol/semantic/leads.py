@@ -6,7 +6,7 @@ them, needs no acknowledgement of this member. To send another shape the member 
 that costs the cast a round of acknowledgements, as it had without leads, and ends the lead.
 
 Which shapes belong to the repertoire is a matter of profit alone, never of order. A shape is left out if usually `patience` casts of
-others that conflict with it come between two sends, or if so many, and four times the usual number, came since the last: then
+others that conflict with it come between two sends, or if so many, and eight times the usual number, came since the last: then
 its absence is worth more to them than its jumps cost. The first lead waits for so many casts that it would have covered: until then nobody knows
 what the member sends. After a lead that covered less than that before it was jumped over, the next one waits for a number of
 casts that doubles each time.
@@ -187,7 +187,7 @@ class _Use:
 
     def rare(self, patience: int) -> bool:
         """Whether it is better left out of the repertoire: it usually comes seldom, or has ceased."""
-        return self._usual >= 8 * patience or (self.passed >= patience and 2 * self.passed >= self._usual)
+        return self._usual >= 8 * patience or (self.passed >= patience and self.passed >= self._usual)
 
     def again(self, patience: int) -> None:
         """It is sent."""

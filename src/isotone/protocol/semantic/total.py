@@ -84,6 +84,8 @@ class SemanticTotal(Clocked):
         self.room = _ROOM  # with more of them, those without casts are forgotten
         self.nearby = Nearby(self.shapes)  # the shapes of these
         self.undelivered = 0
+        self.horizon = 0  # up to where everything is delivered that can be …
+        self.news = False  # … unless something came since
         self.crowd = 0  # the mean of that over the last turns, times 32
         self.tame = [self.shapes.frees] * self.count
         self.appeared = [Numbers() for _ in range(self.count)]
@@ -229,6 +231,7 @@ class SemanticTotal(Clocked):
             self.past[sender, cast.seq] = tuple(value for pair in enumerate(known) if pair[1] for value in pair)
         one = self.waiting.get(shape) or self._enter(shape)
         self.undelivered += 1
+        self.news = True
         insort(one.entries, (cast.stamp[0] * self.count + sender, sender, cast))
 
     def _enter(self, shape: Shape) -> Waiting:
@@ -254,21 +257,26 @@ class SemanticTotal(Clocked):
     # Delivering
 
     def _advance(self) -> None:
-        if self.late:
-            self._find_ready()
         past = min(self.next_keys)  # every site's clock is past the keys below
         best = min(map(max, self.next_keys, self.lead_keys))  # no lead covers keys from here on
+        if best == past == self.horizon and not self.news:
+            return  # nothing has come, and no lead: the horizon is all that counts
+        self.horizon, self.news = past, False
+        if self.late:
+            self._find_ready()
         work = [one for one in self.waiting.values() if one.entries]
         while work:
             one = work.pop()
             shape, entries = one.shape, one.entries
-            if not entries or (entries[0][0] >= best and not shape.free):
+            if shape.free:
+                self.news = True  # the horizon is not all that counts
+            elif not entries or entries[0][0] >= best:
                 continue
             limit = self._limit(shape) if best > past or shape.free else past
             for rival in one.rivals.values():
                 if rival.entries and rival.entries[0][0] < limit:
                     limit = rival.entries[0][0]
-            if entries[0][0] < limit and self._release(one, limit):
+            if entries and entries[0][0] < limit and self._release(one, limit):
                 work += one.rivals.values()
 
     def _find_ready(self) -> None:
