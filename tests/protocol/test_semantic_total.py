@@ -272,21 +272,27 @@ def test_the_first_lead_waits_until_it_would_have_covered_enough() -> None:
     run.check(range(2))
 
 
-def test_a_site_that_leads_for_nobody_acknowledges_as_single_phase_does() -> None:
-    """Where casts came of late that need acknowledgements, clocks are told for the next one, though a lead covers this one."""
+def test_beside_casts_that_conflict_clocks_are_told_a_moment_after_those_that_do_not() -> None:
+    """The next one that conflicts finds them."""
     run = led(COUNTER, *[[INC]] * 3)
     run.send(0, INC)
     run.pass_on(0, 2)
     assert not run.ways[2, 0]
-    run.sites[2].orderer.contested_at = run.now
+    site = run.sites[2].orderer
+    assert site.deadline() is None
+    site.contested_at = run.now
     run.send(0, INC)
     run.pass_on(0, 2)
-    assert told(run.ways[2, 0]) == [("ack", [run.sites[0].stream[-1].stamp[0]])]
+    assert not run.ways[2, 0]
+    assert site.deadline() == run.now + total.SOON_NS
+    run.now += total.SOON_NS
+    site.wake(run.now)
+    assert told(run.sites[2].news) == [("ack", [run.sites[0].stream[-1].stamp[0]])]
     run.now += 2_000_000_000
     run.settle()
     run.send(0, INC)
     run.pass_on(0, 2)
-    assert not run.ways[2, 0]
+    assert site.deadline() is None
     run.settle()
     run.check(range(3))
 

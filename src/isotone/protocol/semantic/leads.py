@@ -5,8 +5,8 @@ with a timestamp up to `end`, is of one of these shapes". So a cast with a times
 them, needs no acknowledgement of this member. To send another shape the member takes a timestamp beyond the end (it *jumps*);
 that costs the cast a round of acknowledgements, as it had without leads, and ends the lead.
 
-Which shapes belong to the repertoire is a matter of profit alone, never of order. A shape is left out if usually `patience` casts of
-others that conflict with it come between two sends, or if so many, and eight times the usual number, came since the last: then
+Which shapes belong to the repertoire is a matter of profit alone, never of order. A shape is left out if usually one and a half times `patience` casts of
+others that conflict with it come between two sends, or if `patience`, and eight times the usual number, came since the last: then
 its absence is worth more to them than its jumps cost. The first lead waits for so many casts that it would have covered: until then nobody knows
 what the member sends. After a lead that covered less than that before it was jumped over, the next one waits for a number of
 casts that doubles each time.
@@ -179,17 +179,22 @@ class Leader:
 class _Use:
     """How often a shape of the own casts is sent, measured in conflicting casts of others."""
 
-    __slots__ = ("_usual", "passed")
+    __slots__ = ("_gaps", "_usual", "passed")
 
     def __init__(self) -> None:
         self.passed = 0  # since it was last sent
-        self._usual = 0  # between two sends, eight times
+        self._gaps = -1  # so many are known, between two sends
+        self._usual = 0  # their mean, later that of the last ones; eight times
 
     def rare(self, patience: int) -> bool:
         """Whether it is better left out of the repertoire: it usually comes seldom, or has ceased."""
-        return self._usual >= 8 * patience or (self.passed >= patience and self.passed >= self._usual)
+        if self._usual >= 12 * patience:
+            return True
+        return self.passed >= patience and self.passed >= self._usual
 
     def again(self, patience: int) -> None:
         """It is sent."""
-        self._usual += min(self.passed, 4 * patience) - (self._usual >> 3)
+        self._gaps = min(self._gaps + 1, 8)
+        if self._gaps:
+            self._usual += (8 * min(self.passed, 8 * patience) - self._usual) // self._gaps
         self.passed = 0
