@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from isotone.model.records import Cast
-from isotone.protocol.semantic.leads import Lead, Leader, Numbers
+from isotone.protocol.semantic.leads import Leader, Numbers
 from isotone.protocol.semantic.nearby import Nearby
 from isotone.protocol.semantic.shapes import Shape
 from isotone.protocol.semantic.total import SemanticTotal, Waiting
@@ -87,13 +87,6 @@ def free_in_any_block(patch: Patch) -> None:
         return limit(self, shape)
 
     patch.setattr(SemanticTotal, "_limit", boundless)
-
-
-def lead_for_wild_casts(patch: Patch) -> None:
-    """A lead covers wild casts too, although its giver sends free ones as it likes."""
-    _blind(patch)
-    patch.setattr(Lead, "covers", lambda self, shape: self.shapes.clear_of(shape))
-    _eager(patch)
 
 
 def lead_out_of_its_place(patch: Patch) -> None:
@@ -187,7 +180,6 @@ SEMANTIC_TOTAL_MUTANTS = [
     Mutant("a_rival_is_not_found", a_rival_is_not_found, SEMANTIC, ORDER),
     Mutant("wild_within_its_block", wild_within_its_block, SEMANTIC, ORDER),
     Mutant("free_in_any_block", free_in_any_block, SEMANTIC, ORDER),
-    Mutant("lead_for_wild_casts", lead_for_wild_casts, SEMANTIC, ORDER),
     Mutant("lead_out_of_its_place", lead_out_of_its_place, SEMANTIC, ORDER),
     Mutant("clocks_per_class", clocks_per_class, SEMANTIC, ORDER),
     Mutant("known_past_is_no_evidence", known_past_is_no_evidence, ("uniform",), ORDER, first=1320),

@@ -391,7 +391,7 @@ def test_the_first_wild_cast_goes_to_the_next_block_and_the_second_does_not() ->
 
 
 def test_a_free_cast_waits_for_whoever_may_send_a_wild_one_before_it() -> None:
-    """p1 has moved to the block of p0's wild cast, p2 has not: its own first wild cast may still come before what p1 sends now."""
+    """p1 has moved to the block of p0's wild cast, p2 has not: its own first wild cast may come before what p1 sends now."""
     run = Total(3, TYPES)
     run.send(0, WILD)
     run.pass_all(0, 1)
@@ -437,6 +437,27 @@ def test_a_lead_does_not_cover_a_wild_cast_where_there_are_free_types() -> None:
     assert (0, wild.seq) not in run.order(0)
     run.settle()
     run.check(range(2))
+
+
+def test_a_lead_that_covers_wild_casts_parts_the_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """p0 has sent a wild cast before, so the next takes no new block; p1 and p2 lead, with nothing in their repertoire."""
+    for broken in (False, True):
+        if broken:
+            monkeypatch.setattr(leads.Lead, "covers", lambda self, shape: self.shapes.clear_of(shape))
+        run = eager(3, TYPES)
+        for message in (WILD, ORDERED, ORDERED):
+            run.send(0, message)
+            run.settle()
+        assert all(run.sites[rank].orderer.leader.lead.end > 0 for rank in (1, 2))
+        (free,) = run.send(1, FREE)
+        (wild,) = run.send(0, WILD)
+        (wild,) = run.send(0, WILD)
+        run.pass_all(0, 2)
+        assert ((0, wild.seq) in run.order(2)) == broken
+        run.settle()
+        assert free.stamp[0] < wild.stamp[0]
+        orders = [run.order(rank).index((1, free.seq)) < run.order(rank).index((0, wild.seq)) for rank in range(3)]
+        assert (orders == [True, True, True]) != broken
 
 
 def test_a_first_wild_cast_in_a_block_that_was_told_is_refused() -> None:

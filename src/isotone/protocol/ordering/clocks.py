@@ -1,7 +1,7 @@
 """Logical clocks and acknowledgements, as the orders of paper 003 and those built on them share them.
 
-LCV is the logical clock vector (Definition 6), MRMT the timestamp most recently multicast (Definition 9). `must` is what the casts
-received ask for: the smallest MRMT with which no acknowledgement is owed (Definition 10).
+LCV is the logical clock vector (Definition 6), MRMT the timestamp most recently multicast (Definition 9). `must` is what the
+casts received ask for: the smallest MRMT with which no acknowledgement is owed (Definition 10).
 
 Catching up is beyond the paper: a site that was allowed to keep silent says its clock a moment later. Nobody waits for that, and
 the next cast of a smaller site then finds a clock that needs no answer.

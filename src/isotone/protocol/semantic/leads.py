@@ -5,11 +5,11 @@ with a timestamp up to `end`, is of one of these shapes". So a cast with a times
 them, needs no acknowledgement of this member. To send another shape the member takes a timestamp beyond the end (it *jumps*);
 that costs the cast a round of acknowledgements, as it had without leads, and ends the lead.
 
-Which shapes belong to the repertoire is a matter of profit alone, never of order. A shape is left out if usually one and a half times `patience` casts of
-others that conflict with it come between two sends, or if `patience`, and eight times the usual number, came since the last: then
-its absence is worth more to them than its jumps cost. The first lead waits for so many casts that it would have covered: until then nobody knows
-what the member sends. After a lead that covered less than that before it was jumped over, the next one waits for a number of
-casts that doubles each time.
+Which shapes belong to the repertoire is a matter of profit alone, never of order. A shape is left out if usually one and a half
+times `patience` casts of others that conflict with it come between two sends, or if `patience`, and eight times the usual
+number, came since the last: then its absence is worth more to them than its jumps cost. The first lead waits for `patience`
+casts that it would have covered: until then nobody knows what the member sends. After a lead that covered less than that before
+it was jumped over, the next one waits for a number of casts that doubles each time.
 
 Free shapes (see `shapes`) need no lead and belong to none: every member may send them at any time. So where there are any, a lead
 does not cover wild ones.
@@ -100,7 +100,7 @@ class Leader:
         self._shapes = shapes
         self._own: dict[Shape, _Use] = {}  # the last one used is last
         self._index = Nearby(shapes)  # of the own ones
-        self._found: dict[Shape, tuple[list[_Use], bool]] = {}  # own uses that conflict with a shape, and whether the lead covers it
+        self._found: dict[Shape, tuple[list[_Use], bool]] = {}  # own uses in conflict with a shape; whether the lead covers it
         self._wanted = False  # a lead would have covered a cast, or was jumped over and is worth it
         self._spared = 0  # casts covered since the lead was last jumped over
         self._used = False  # whether there were any since it was announced
