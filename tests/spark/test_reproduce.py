@@ -1,7 +1,6 @@
 """`isotone reproduce`: the criteria can fail, the measures say what the rows say, the parts are whole, and runs are reused."""
 
 import json
-from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -178,8 +177,9 @@ class Made(dict[str, Any]):
 def test_every_section_is_drawn_and_judged(part: Part, quick: bool) -> None:
     points = part.points(quick)
     results = Results(points, [Made(point=identity(one), error=None) for one in points.values()])
-    live = [Series("live", [(1.0, 2.0)], 0, live=True)]
-    sections = part.sections(results, quick, live)
+    names = [one.name for batch in runs.LIVE.get(part.name, lambda _: [])(quick) for one in batch]
+    live = Results({name: {"live": name} for name in names}, [Made(point=identity({"live": name}), error=None) for name in names])
+    sections = part.sections(results, quick, live if names else None)
     page = render([(part.name, part.paper, sections, Verified(3, 100))], Verified(3, 100), quick, 1.0)
     for section in sections:
         assert section.figures
@@ -211,7 +211,7 @@ def tiny_points(quick: bool) -> dict[str, dict[str, Any]]:
     return {order: {"order": order, "workload": load, "duration_ms": 2_000.0} for order in ("single_phase", "two_phase")}
 
 
-def tiny_sections(results: Results, quick: bool, live: Sequence[Series] = ()) -> list[Section]:
+def tiny_sections(results: Results, quick: bool, live: Results | None) -> list[Section]:
     values = [results.mean(order, "total_max_ms") for order in ("single_phase", "two_phase")]
     judged = criteria.at_most(values, [20.0, 20.0], "at most 2 D")
     claim = Claim(

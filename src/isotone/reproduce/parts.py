@@ -16,7 +16,6 @@ import msgspec
 
 from isotone.model.errors import InvariantViolation
 from isotone.report.markup import Markup
-from isotone.reproduce.plots import Series
 
 Parameters = Mapping[str, Any]
 """Dotted keys of the scenario and other values."""
@@ -117,7 +116,7 @@ class Part:
     """Of `quick`."""
     seeds: Callable[[bool], int]
     measures: tuple[Callable[[Any], dict[str, Any]], ...]
-    sections: Callable[[Results, bool, Sequence[Series]], list[Section]]
+    sections: Callable[[Results, bool, Results | None], list[Section]]
     """Of the results, of `quick`, and of what live processes measured, if any did."""
 
 

@@ -16,17 +16,15 @@ from isotone.model.errors import ConfigError, GroupError, unknown
 from isotone.pipeline.session import open_session
 from isotone.pipeline.sweeps.experiment import Experiment, parse_experiment
 from isotone.pipeline.sweeps.run import sweep
-from isotone.reproduce import atop, measures, single_phase, token
-from isotone.reproduce.atop_live import measure_live
+from isotone.reproduce import atop, atop_live, measures, single_phase, token
+from isotone.reproduce.live import LiveRun, measure_live
 from isotone.reproduce.page import render
 from isotone.reproduce.parts import Claim, Paper, Part, Results, Section, Verified, identity
-from isotone.reproduce.plots import Series
 
-Live = Callable[[Path, bool, Any, Callable[[int, int], None]], tuple[list[Series], Verified]]
 PARTS: Final = {part.name: part for part in (atop.PART, token.PART, single_phase.PART)}
 """Whatever is here is what `isotone reproduce` knows; `all` is all of it."""
-LIVE: Final[dict[str, Live]] = {atop.PART.name: measure_live}
-"""What also runs on live processes."""
+LIVE: Final[dict[str, Callable[[bool], list[list[LiveRun]]]]] = {atop.PART.name: atop_live.live_runs}
+"""What also runs on live processes: batches of runs, of `quick`."""
 ALL: Final = "all"
 CELL_TIMEOUT_S: Final = 900
 
@@ -99,11 +97,12 @@ def reproduce(
         results = Results(points, rows)
         if not results.complete():
             raise GroupError(f"{part.name}: runs failed, the first so: {(verified.failed or ['no row'])[0]}")
-        points_live: list[Series] = []
+        measured: Results | None = None
         if live and part.name in LIVE:
-            points_live, checked = LIVE[part.name](out / part.name, quick, spark, partial(show, f"{part.name}, live"))
+            batches = LIVE[part.name](quick)
+            measured, checked = measure_live(batches, out / part.name, spark, partial(show, f"{part.name}, live"))
             verified.add(checked)
-        sections = part.sections(results, quick, points_live)
+        sections = part.sections(results, quick, measured)
         pages.append((part.name, part.paper, sections, verified))
         total.add(verified)
     seconds = time.monotonic() - began

@@ -8,7 +8,6 @@ The paper has no numbers for its two levels; the comparison here is with one lev
 is as aggressive as the soft threshold and changes the view, and one that is as patient as the hard threshold.
 """
 
-from collections.abc import Sequence
 from math import ceil
 from typing import Any, Final
 
@@ -359,7 +358,7 @@ def _churn(results: Results, quick: bool) -> Markup:
     return tag("div", tag("p", said, class_="note"), table(head, rows, "members that leave and join"))
 
 
-def sections(results: Results, quick: bool, live: Sequence[Series] = ()) -> list[Section]:
+def sections(results: Results, quick: bool, live: Results | None = None) -> list[Section]:
     """What the report shows."""
     return [figure_4(results, quick), two_levels(results, quick)]
 
