@@ -16,14 +16,14 @@ from isotone.model.errors import ConfigError, GroupError, unknown
 from isotone.pipeline.session import open_session
 from isotone.pipeline.sweeps.experiment import Experiment, parse_experiment
 from isotone.pipeline.sweeps.run import sweep
-from isotone.reproduce import atop, measures, single_phase, token
+from isotone.reproduce import atop, measures, single_phase, switching, token
 from isotone.reproduce.atop_live import measure_live
 from isotone.reproduce.page import render
 from isotone.reproduce.parts import Claim, Paper, Part, Results, Section, Verified, identity
 from isotone.reproduce.plots import Series
 
 Live = Callable[[Path, bool, Any, Callable[[int, int], None]], tuple[list[Series], Verified]]
-PARTS: Final = {part.name: part for part in (atop.PART, token.PART, single_phase.PART)}
+PARTS: Final = {part.name: part for part in (atop.PART, token.PART, single_phase.PART, switching.PART)}
 """Whatever is here is what `isotone reproduce` knows; `all` is all of it."""
 LIVE: Final[dict[str, Live]] = {atop.PART.name: measure_live}
 """What also runs on live processes."""

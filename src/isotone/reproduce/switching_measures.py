@@ -30,7 +30,7 @@ class Around(NamedTuple):
 
 
 def throughput(table: Any) -> dict[str, Any]:
-    """Messages a second of each sender that a member delivers, from the first send to its last delivery: the mean of the members."""
+    """Messages a second of each sender that a member delivers, from the first send to its last delivery; mean of the members."""
     run = Messages(table)
     done = run.deliver
     here = [done.time[done.process == code] for code in np.unique(run.send_process)]
