@@ -38,6 +38,7 @@ class Messages:
         self.send_key = key[sends][order]
         self.send_time = time[sends][order]
         self.send_process = process[sends][order]
+        self.send_number = number[sends][order]
         self.sent = len(sends)
         self.receive = self._matched("receive", key)
         self.deliver = self._matched("deliver", key)
@@ -247,4 +248,4 @@ def volatile(table: Any) -> dict[str, Any]:
 
 def name_of(measure: Callable[[Any], dict[str, Any]]) -> str:
     """How an experiment names a measure."""
-    return f"{__name__}:{measure.__name__}"
+    return f"{measure.__module__}:{measure.__name__}"

@@ -16,14 +16,17 @@ from isotone.model.errors import ConfigError, GroupError, unknown
 from isotone.pipeline.session import open_session
 from isotone.pipeline.sweeps.experiment import Experiment, parse_experiment
 from isotone.pipeline.sweeps.run import sweep
-from isotone.reproduce import atop, atop_live, measures, single_phase, token
+from isotone.reproduce import atop, atop_live, measures, single_phase, switching, switching_live, token
 from isotone.reproduce.live import LiveRun, measure_live
 from isotone.reproduce.page import render
 from isotone.reproduce.parts import Claim, Paper, Part, Results, Section, Verified, identity
 
-PARTS: Final = {part.name: part for part in (atop.PART, token.PART, single_phase.PART)}
+PARTS: Final = {part.name: part for part in (atop.PART, token.PART, single_phase.PART, switching.PART)}
 """Whatever is here is what `isotone reproduce` knows; `all` is all of it."""
-LIVE: Final[dict[str, Callable[[bool], list[list[LiveRun]]]]] = {atop.PART.name: atop_live.live_runs}
+LIVE: Final[dict[str, Callable[[bool], list[list[LiveRun]]]]] = {
+    atop.PART.name: atop_live.live_runs,
+    switching.PART.name: switching_live.live_runs,
+}
 """What also runs on live processes: batches of runs, of `quick`."""
 ALL: Final = "all"
 CELL_TIMEOUT_S: Final = 900
