@@ -29,15 +29,16 @@ async def consume(group: Group) -> None:
 
 
 async def send(group: Group, interval_s: float, phase: float, seconds: float, size: int) -> None:
-    """Send at a steady rate, beginning after a part of the interval. Who had to wait goes on from then: nothing is caught up."""
+    """Send at a steady rate, beginning after a part of the interval. While the group takes no more the rate stands still too."""
     begin = time.monotonic()
     due = begin + interval_s * phase
     number = 0
     while due < begin + seconds:
         await asyncio.sleep(max(0.0, due - time.monotonic()))
         number += 1
+        handed = time.monotonic()
         await group.send(f"{group.process} {number} ".encode().ljust(size, b"."))
-        due = max(due + interval_s, time.monotonic())
+        due += interval_s + time.monotonic() - handed
     await asyncio.sleep(max(0.0, begin + seconds - time.monotonic()))
 
 
