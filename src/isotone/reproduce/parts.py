@@ -9,6 +9,7 @@ that something holds.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -65,7 +66,9 @@ class Section:
 class Results:
     """The rows of a sweep by the names of its points."""
 
-    def __init__(self, points: Mapping[str, Parameters], rows: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, points: Mapping[str, Parameters], rows: Sequence[Mapping[str, Any]], computed: Any = None) -> None:
+        self.computed = computed
+        """What the part's `compute` returned."""
         self._points = points
         self._rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in points}
         names = {identity(parameters): name for name, parameters in points.items()}
@@ -118,6 +121,8 @@ class Part:
     measures: tuple[Callable[[Any], dict[str, Any]], ...]
     sections: Callable[[Results, bool, Results | None], list[Section]]
     """Of the results, of `quick`, and of what live processes measured, if any did."""
+    compute: Callable[[Path, bool, Any, Callable[[int, int], None]], Any] | None = None
+    """What is computed without a simulated run: of the part's directory, of `quick`, of the Spark session, showing progress."""
 
 
 @dataclass(slots=True)

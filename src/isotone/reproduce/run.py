@@ -16,12 +16,12 @@ from isotone.model.errors import ConfigError, GroupError, unknown
 from isotone.pipeline.session import open_session
 from isotone.pipeline.sweeps.experiment import Experiment, parse_experiment
 from isotone.pipeline.sweeps.run import sweep
-from isotone.reproduce import atop, atop_live, measures, single_phase, switching, switching_live, token
+from isotone.reproduce import atop, atop_live, measures, semantic, single_phase, switching, switching_live, token
 from isotone.reproduce.live import LiveRun, measure_live
 from isotone.reproduce.page import render
 from isotone.reproduce.parts import Claim, Paper, Part, Results, Section, Verified, identity
 
-PARTS: Final = {part.name: part for part in (atop.PART, token.PART, single_phase.PART, switching.PART)}
+PARTS: Final = {part.name: part for part in (atop.PART, token.PART, semantic.PART, single_phase.PART, switching.PART)}
 """Whatever is here is what `isotone reproduce` knows; `all` is all of it."""
 LIVE: Final[dict[str, Callable[[bool], list[list[LiveRun]]]]] = {
     atop.PART.name: atop_live.live_runs,
@@ -97,7 +97,8 @@ def reproduce(
         ran += result.ran
         rows = _rows(experiment, result.table)
         verified = _verified(rows)
-        results = Results(points, rows)
+        computed = part.compute(out / part.name, quick, spark, partial(show, f"{part.name}, computing")) if part.compute else None
+        results = Results(points, rows, computed)
         if not results.complete():
             raise GroupError(f"{part.name}: runs failed, the first so: {(verified.failed or ['no row'])[0]}")
         measured: Results | None = None
