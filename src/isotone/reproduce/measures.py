@@ -102,6 +102,8 @@ def latency(table: Any) -> dict[str, Any]:
         "mean_ms": _mean(took[late]),
         "remote_ms": _mean(took[remote]),
         "first_ms": _mean(firsts[some] - run.send_time[some]),
+        "first_count": int(some.sum()),
+        "first_deviation_ms": float((firsts[some] - run.send_time[some]).std()) / MS if some.any() else None,
         "early_ms": _mean(took[~late]),
     }
     if remote.any():
