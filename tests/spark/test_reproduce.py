@@ -170,14 +170,17 @@ class Made(dict[str, Any]):
         return self[key]
 
     def __missing__(self, key: str) -> Any:
+        if key == "shown":
+            return '{"at": [1, 2, 4], "took": [1, 2, 1], "ticks": [1, 2, 1], "switches": [[1, 2]]}'
         return "[1, 0, 2, 1, 1, 0, 1, 1, 1, 1, 2]" if key in ("tick_sends", "tick_deliveries") else 1.0
 
 
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
-def test_every_section_is_drawn_and_judged(part: Part, quick: bool) -> None:
+def test_every_section_is_drawn_and_judged(spark: Any, tmp_path: Path, part: Part, quick: bool) -> None:
     points = part.points(quick)
-    results = Results(points, [Made(point=identity(one), error=None) for one in points.values()])
+    computed = part.compute(tmp_path, True, spark, lambda _done, _all: None) if part.compute else None
+    results = Results(points, [Made(point=identity(one), error=None) for one in points.values()], computed)
     live = [Series("live", [(1.0, 2.0)], 0, live=True)]
     sections = part.sections(results, quick, live)
     page = render([(part.name, part.paper, sections, Verified(3, 100))], Verified(3, 100), quick, 1.0)
