@@ -170,15 +170,16 @@ class Made(dict[str, Any]):
 
     def __missing__(self, key: str) -> Any:
         if key == "shown":
-            return json.dumps({"at": [1.0, 2.0], "took": [3.0, 4.0], "ticks": [1, 2], "switches": [[0.5, 1.5]]})
+            return '{"at": [1, 2, 4], "took": [1, 2, 1], "ticks": [1, 2, 1], "switches": [[1, 2]]}'
         return "[1, 0, 2, 1, 1, 0, 1, 1, 1, 1, 2]" if key in ("tick_sends", "tick_deliveries") else 1.0
 
 
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
-def test_every_section_is_drawn_and_judged(part: Part, quick: bool) -> None:
+def test_every_section_is_drawn_and_judged(spark: Any, tmp_path: Path, part: Part, quick: bool) -> None:
     points = part.points(quick)
-    results = Results(points, [Made(point=identity(one), error=None) for one in points.values()])
+    computed = part.compute(tmp_path, True, spark, lambda _done, _all: None) if part.compute else None
+    results = Results(points, [Made(point=identity(one), error=None) for one in points.values()], computed)
     names = [one.name for batch in runs.LIVE.get(part.name, lambda _: [])(quick) for one in batch]
     live = Results({name: {"live": name} for name in names}, [Made(point=identity({"live": name}), error=None) for name in names])
     sections = part.sections(results, quick, live if names else None)
