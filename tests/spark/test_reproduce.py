@@ -19,9 +19,10 @@ from isotone.pipeline.sweeps.cell import plain_schema
 from isotone.protocol.ordering.atop.distribution import Distribution
 from isotone.reproduce import atop_points, criteria, measures, single_phase
 from isotone.reproduce import run as runs
+from isotone.reproduce.figures import standalone
 from isotone.reproduce.page import render
 from isotone.reproduce.parts import Claim, Part, Results, Section, Verified, identity
-from isotone.reproduce.plots import Axis, Series, columns, lines, steps
+from isotone.reproduce.plots import Axis, Series, columns, lines, side_by_side, steps
 from isotone.sim import parse_scenario, run
 from isotone.trace.columns import ColumnBuilder
 
@@ -189,11 +190,27 @@ def test_every_section_is_drawn_and_judged(spark: Any, tmp_path: Path, part: Par
         assert section.claims
         for figure in section.figures:
             ElementTree.fromstring(figure)
+            for image in standalone(figure):
+                ElementTree.fromstring(image)
+                assert "var(" not in image
         for claim in section.claims:
             assert escape(claim.ours) in page
             assert claim.criterion
     judged = {claim.holds for section in sections for claim in section.claims}
     assert judged == {True, False}  # all numbers alike: some criteria hold, some do not
+
+
+def test_a_plot_alone_has_its_title_its_legend_and_its_colours() -> None:
+    series = [
+        Series("simulated", [(1, 2.0), (2, 3.0)], 0),
+        Series("live", [(1, 2.5)], 1, live=True),
+        Series("<ref>", [(1, 1.0)], 7, dashed=True),
+    ]
+    pair = side_by_side(lines("one", series, Axis("across"), Axis("up")), columns("two", ["a"], [("s", [1.0], 0)], Axis("y")))
+    first, second = standalone(pair)
+    for text in ("one", "simulated", "live", "&lt;ref&gt;", "across", "up", "#2f6fb3", "stroke-dasharray"):
+        assert text in first
+    assert "two" in second
 
 
 def test_plots_are_well_formed_with_gaps_and_zeros() -> None:

@@ -1,7 +1,7 @@
 """Runs the parts: a sweep for each, live processes where a part has them, and one page about all.
 
-The directory has `report.html`, `results.json` (all claims with their numbers), and a directory per part with its sweep:
-what is finished there is not run again.
+The directory has `report.html`, `results.json` (all claims with their numbers), `figures` (the plots as SVG), and a directory per
+part with its sweep: what is finished there is not run again.
 """
 
 import json
@@ -17,6 +17,7 @@ from isotone.pipeline.session import open_session
 from isotone.pipeline.sweeps.experiment import Experiment, parse_experiment
 from isotone.pipeline.sweeps.run import sweep
 from isotone.reproduce import atop, atop_live, measures, semantic, single_phase, switching, switching_live, token
+from isotone.reproduce.figures import standalone
 from isotone.reproduce.live import LiveRun, measure_live
 from isotone.reproduce.page import render
 from isotone.reproduce.parts import Claim, Paper, Part, Results, Section, Verified, identity
@@ -113,8 +114,19 @@ def reproduce(
     claims = [(name, claim) for name, _, sections, _ in pages for section in sections for claim in section.claims]
     report = out / "report.html"
     _write(report, render(pages, total, quick, seconds))
+    _draw(out / "figures", pages)
     _write(out / "results.json", json.dumps(_told(pages, total, quick), indent=2) + "\n")
     return Reproduction(total, claims, report, ran, seconds)
+
+
+def _draw(place: Path, pages: Sequence[tuple[str, Paper, Sequence[Section], Verified]]) -> None:
+    """Every plot as a file, named by its address in the report."""
+    place.mkdir(exist_ok=True)
+    for name, _, sections, _ in pages:
+        for index, section in enumerate(sections):
+            images = [image for figure in section.figures for image in standalone(figure)]
+            for number, image in enumerate(images, start=1):
+                _write(place / f"{name}-{index}-{number}.svg", image)
 
 
 def _prepare(out: Path) -> None:
