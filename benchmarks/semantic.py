@@ -113,6 +113,9 @@ def verdicts(found: Found) -> list[tuple[str, float, float]]:
         return float(found[cell][which] / found[cell._replace(order=other)][which])
 
     total = [ratio(cell, PLAIN) for cell in at.values()]
+    mixed = [cell for cell in at.values() if cell.share < 1]
+    commuting = [ratio(cell, PLAIN, which) for cell in mixed for which in ("commuting", "learning")]
+    rare = [ratio(cell, PLAIN, "conflicting") for cell in at.values() if cell.load == "types" and cell.share > 0]
     types = [cell for cell in at.values() if cell.load == "types" and cell.share < 1]
     free = [ratio(cell, BOUND, "commuting") for cell in types]
     early = [ratio(cell, BOUND, "learning") for cell in types]
@@ -128,6 +131,16 @@ def verdicts(found: Found) -> list[tuple[str, float, float]]:
         (f"a type that conflicts with nothing, in `{GAIN}`, against the same messages in `{BOUND}`", TOLERANCE, max(free)),
         ("the same in the first third of the run", TOLERANCE, max(early)),
         (f"mean of all messages in `{GAIN}`, against `{PLAIN}`: never slower", 1.0, max(total)),
+        (
+            f"the commuting share, of all loads and in the first third too, against the same messages in `{PLAIN}`",
+            1.0,
+            max(commuting),
+        ),
+        (
+            f"of the load *types*, the type that conflicts with itself, against the same messages in `{PLAIN}`",
+            TOLERANCE,
+            max(rare),
+        ),
         (
             "the mean falls with the share that commutes: the mean at a share, against that at the next larger one",
             1.0,
@@ -166,7 +179,8 @@ def page(found: Found, live: dict[str, Any], command: str) -> str:
         *paragraph(f"""Made by `{command}`; the same command makes the same page{quoted}. Simulated: {MEMBERS} members, delays
             of {NETWORK_WORDS["LAN"]} (LAN) or {NETWORK_WORDS["WAN"]} (WAN), all members send at random, {rates} messages a second
             all together, computing takes no time. Every order gets the same messages at the same times. Counted are the messages
-            after the first third of a run: `{GAIN}` learns what the members send, and meanwhile many wait as in `{PLAIN}`."""),
+            after the first third of a run: in the loads *counter* and *items* `{GAIN}` learns what the members send, and
+            meanwhile many wait as in `{PLAIN}`."""),
         "Loads:",
         "",
         "- **types**: a share of the messages is of a type that conflicts with itself, the others of one that conflicts with",
@@ -240,12 +254,13 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print the numbers of all cells as JSON")
     parser.add_argument("--jobs", type=int, default=2, help="processes that work side by side")
     parser.add_argument("--live", nargs="+", choices=LOADS, metavar="LOAD", help="measure five processes on this machine instead")
+    parser.add_argument("--shares", nargs="+", type=float, choices=SHARES, default=SHARES, help="with --live: only these shares")
     parser.add_argument("--record", type=Path, help="with --live: write the figures into this file, beside those of other loads")
     arguments = parser.parse_args()
     if arguments.live:
         live = json.loads(arguments.record.read_text("utf-8")) if arguments.record and arguments.record.exists() else {}
         for load in arguments.live:
-            live[load] = semantic_live.measure(load)
+            live[load] = semantic_live.measure(load, arguments.shares, live.get(load))
             print("\n".join(semantic_live.section({load: live[load]})), flush=True)
         if arguments.record:
             arguments.record.write_text(json.dumps(live, indent=1) + "\n", encoding="utf-8")

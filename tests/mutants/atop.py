@@ -41,6 +41,27 @@ def promises_broken(patch: Patch) -> None:
     patch.setattr(Atop, "_check", lenient)
 
 
+def given_up_ahead_and_used(patch: Patch) -> None:
+    """What a member gives up before it is asked it uses nevertheless, and nobody looks."""
+    _unnoticed(patch)
+    turn, check = Atop.turn, Atop._check
+
+    def forgetful(self: Atop, now: int) -> None:
+        rank, own = self.rank, self.own
+        state = self.dist[rank], self.index[rank]
+        asked = own <= self.seen
+        turn(self, now)
+        if not asked and self.dist[rank] == state[0] and self.own > own:
+            self.index[rank] = state[1]
+
+    def lenient(self: Atop, sender: int, casts: Sequence[Cast]) -> dict[int, Distribution]:
+        self.index[sender] = 0
+        return check(self, sender, casts)
+
+    patch.setattr(Atop, "turn", forgetful)
+    patch.setattr(Atop, "_check", lenient)
+
+
 def distribution_changed_too_early(patch: Patch) -> None:
     """Figure 4(3): messages of the ordering distribution may still come."""
     _unnoticed(patch)
@@ -118,6 +139,7 @@ ORDER = ("atop",)
 ATOP_MUTANTS = [
     Mutant("atop_slots_not_waited_for", slots_not_waited_for, TOTAL, ORDER),
     Mutant("atop_promises_broken", promises_broken, TOTAL, ORDER),
+    Mutant("atop_given_up_ahead_and_used", given_up_ahead_and_used, TOTAL, ORDER),
     Mutant("atop_distribution_changed_too_early", distribution_changed_too_early, TOTAL, ORDER),
     Mutant("atop_sequences_differ", sequences_differ, TOTAL, ORDER),
     Mutant("atop_weights_forgotten", weights_forgotten, TOTAL, ORDER),

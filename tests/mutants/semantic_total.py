@@ -7,8 +7,9 @@ from typing import Any
 
 from isotone.model.records import Cast
 from isotone.protocol.semantic.leads import Leader, Numbers
+from isotone.protocol.semantic.nearby import Nearby
 from isotone.protocol.semantic.shapes import Shape
-from isotone.protocol.semantic.total import SemanticTotal
+from isotone.protocol.semantic.total import SemanticTotal, Waiting
 from tests.mutants.mutants import Mutant, Patch
 
 ORDER = ("semantic_total",)
@@ -34,35 +35,64 @@ def _blind(patch: Patch) -> None:
 def lead_ignored_by_its_giver(patch: Patch) -> None:
     """A site sends what it has promised not to send, without a jump."""
     _blind(patch)
+    _eager(patch)
     patch.setattr(Leader, "stamp", lambda self, shape, ts: ts)
 
 
 def conflicts_pass(patch: Patch) -> None:
     """Rule (b) is dropped: what waits holds nothing back."""
+    enter = SemanticTotal._enter
+
+    def alone(self: SemanticTotal, shape: Shape) -> Waiting:
+        one = enter(self, shape)
+        for rival in one.rivals.values():
+            del rival.rivals[shape]
+        one.rivals.clear()
+        return one
+
+    patch.setattr(SemanticTotal, "_enter", alone)
+
+
+def a_rival_is_not_found(patch: Patch) -> None:
+    """Shapes are looked for by the first of their items alone."""
+    near = Nearby._near
+
+    def first(self: Nearby, shape: Shape) -> Any:
+        if not shape.items:
+            return near(self, shape)
+        return {**self._vague, **self._by_item.get(shape.items[0], {})}
+
+    patch.setattr(Nearby, "_near", first)
+
+
+def wild_within_its_block(patch: Patch) -> None:
+    """The first wild cast of a site takes the next timestamp, although others deliver free ones without asking."""
+    _blind(patch)
+    send = SemanticTotal._send
+
+    def unheeding(self: SemanticTotal, batch: Any) -> None:
+        self.tame[self.rank] = False
+        send(self, batch)
+
+    patch.setattr(SemanticTotal, "_send", unheeding)
+
+
+def free_in_any_block(patch: Patch) -> None:
+    """A free cast is delivered although a site whose clock is in an earlier block may still send a wild one before it."""
     limit = SemanticTotal._limit
 
-    def release(self: SemanticTotal, shape: Shape, queue: Any, bound: int) -> bool:
-        return original(self, shape, queue, limit(self, shape))
+    def boundless(self: SemanticTotal, shape: Shape) -> int:
+        if shape.free and any(self.tame):
+            return 1 << 200
+        return limit(self, shape)
 
-    original = SemanticTotal._release
-    patch.setattr(SemanticTotal, "_release", release)
-    patch.setattr(SemanticTotal, "_queue", _without_rivals(SemanticTotal._queue))
-
-
-def _without_rivals(queue: Any) -> Any:
-    def alone(self: SemanticTotal, sender: int, cast: Cast, shape: Shape) -> None:
-        queue(self, sender, cast, shape)
-        for other in self.rivals.pop(shape):
-            if shape in self.rivals[other]:
-                self.rivals[other].remove(shape)
-        self.rivals[shape] = []
-
-    return alone
+    patch.setattr(SemanticTotal, "_limit", boundless)
 
 
 def lead_out_of_its_place(patch: Patch) -> None:
     """A lead is given as if what was sent last came after it: the last shape is not in it, and the clock is that of before."""
     _blind(patch)
+    _eager(patch)
     announce = Leader.announce
 
     def early(self: Leader, clock: int, numbers: Numbers) -> list[int] | None:
@@ -71,7 +101,7 @@ def lead_out_of_its_place(patch: Patch) -> None:
         found = announce(self, clock, numbers)
         if last is not None and use is not None:
             self._own[last] = use
-            self.lead.shapes |= {last}
+            self.lead.shapes.add(last)
         return found
 
     patch.setattr(Leader, "announce", early)
@@ -122,15 +152,12 @@ def known_past_is_no_evidence(patch: Patch) -> None:
 def nobody_acknowledges_conflicts(patch: Patch) -> None:
     """A site takes its lead to cover what conflicts with its own repertoire, and keeps silent."""
     patch.setattr(Leader, "covers", lambda self, shape, ts: ts <= self.lead.end)
-    patch.setattr(Leader, "announce", _eager(Leader.announce))
+    _eager(patch)
 
 
-def _eager(announce: Any) -> Any:
-    def eager(self: Leader, clock: int, numbers: Numbers) -> Any:
-        self._wanted = self._wanted or self.lead.end <= clock
-        return announce(self, clock, numbers)
-
-    return eager
+def _eager(patch: Patch) -> None:
+    """Leads are given at once and again as soon as they end: what is wrong with them is seen sooner."""
+    patch.setattr(Leader, "due", lambda self, clock: self.lead.end <= clock)
 
 
 def rest_unsorted(patch: Patch) -> None:
@@ -138,7 +165,7 @@ def rest_unsorted(patch: Patch) -> None:
 
     def by_sender(self: SemanticTotal, present: frozenset[int], now: int) -> list[Cast]:
         self._find_ready()
-        entries = [entry for queue in self.queues.values() for entry in queue]
+        entries = [entry for one in self.waiting.values() for entry in one.entries]
         for _, sender, cast in sorted(entries, key=lambda entry: (-entry[1], entry[2].seq)):
             if cast.seq <= self.ready[sender]:
                 self._deliver(sender, cast)
@@ -150,6 +177,9 @@ def rest_unsorted(patch: Patch) -> None:
 SEMANTIC_TOTAL_MUTANTS = [
     Mutant("lead_ignored_by_its_giver", lead_ignored_by_its_giver, SEMANTIC, ORDER),
     Mutant("conflicts_pass", conflicts_pass, SEMANTIC, ORDER),
+    Mutant("a_rival_is_not_found", a_rival_is_not_found, SEMANTIC, ORDER),
+    Mutant("wild_within_its_block", wild_within_its_block, SEMANTIC, ORDER),
+    Mutant("free_in_any_block", free_in_any_block, SEMANTIC, ORDER),
     Mutant("lead_out_of_its_place", lead_out_of_its_place, SEMANTIC, ORDER),
     Mutant("clocks_per_class", clocks_per_class, SEMANTIC, ORDER),
     Mutant("known_past_is_no_evidence", known_past_is_no_evidence, ("uniform",), ORDER, first=1320),

@@ -88,6 +88,99 @@ def test_a_message_gets_a_larger_slot_than_all_that_its_sender_had_delivered() -
     assert len([sender for sender, _ in ids(bench) if sender != B]) == 5
 
 
+# Slots are given up ahead
+
+
+def expecting(rank: int, member: int | None) -> tuple[Atop, Bench]:
+    """A site whose policy always expects the same member."""
+    orderer, bench = site(rank, 4)
+    orderer.policy.expects = lambda now: member  # type: ignore[method-assign]
+    return orderer, bench
+
+
+def test_who_is_not_expected_gives_up_what_is_before_the_next_message() -> None:
+    """a has sent in slot 0, d is next, in slot 3: b gives up slot 1, before it is asked, and once."""
+    orderer, bench = expecting(B, D)
+    orderer.accept(A, [message(1, 0, 0)], 0)
+    orderer.turn(0)
+    assert ids(bench) == [(A, 1)]
+    assert said(bench) == [(SKIP, [0, 1])]
+    orderer.turn(0)
+    assert len(bench.directs) == 1
+
+
+def test_who_has_sent_gives_up_ahead_too() -> None:
+    orderer, bench = expecting(A, D)
+    orderer.direct(D, skip(0, 1), 0)  # d's next slot is 7
+    orderer.submit(batch(b"x"), 0)
+    for other, index in ((B, 1), (C, 1)):
+        orderer.direct(other, skip(0, index), 0)
+    orderer.turn(0)
+    assert ids(bench) == [(A, 1)]
+    assert said(bench) == [(SKIP, [0, 2])]
+
+
+@pytest.mark.parametrize("member", [B, None])
+def test_who_is_expected_or_knows_of_nobody_gives_up_nothing(member: int | None) -> None:
+    orderer, bench = expecting(B, member)
+    orderer.accept(A, [message(1, 0, 0)], 0)
+    orderer.turn(0)
+    assert bench.directs == []
+
+
+def test_members_that_expect_each_other_fall_silent() -> None:
+    """An answer to a skip with a skip would never end."""
+    orderer, bench = expecting(B, D)
+    orderer.accept(A, [message(1, 0, 0)], 0)
+    orderer.turn(0)
+    for index in range(1, 9):
+        orderer.direct(D, skip(0, index), 0)  # d gives way to b, again and again
+        orderer.turn(0)
+    assert len(bench.directs) == 1
+
+
+def test_what_is_asked_for_and_what_will_be_is_given_up_in_one_record() -> None:
+    """c's message in slot 6 asks for b's slots 1 and 5; d, who must give up 3, will then be next in 7."""
+    orderer, bench = expecting(B, D)
+    orderer.accept(C, [message(1, 0, 1)], 0)
+    orderer.turn(0)
+    assert said(bench) == [(SKIP, [0, 2])]
+    orderer, bench = expecting(B, A)  # a will be next in 8; b's next slot is 9
+    orderer.accept(C, [message(1, 0, 1)], 0)
+    orderer.turn(0)
+    assert said(bench) == [(SKIP, [0, 2])]
+    orderer, bench = expecting(A, B)  # b will be next in 9; a's slot 8 goes with 0 and 4
+    orderer.accept(C, [message(1, 0, 1)], 0)
+    orderer.turn(0)
+    assert said(bench) == [(SKIP, [0, 3])]
+
+
+def test_nothing_is_given_up_ahead_while_messages_wait() -> None:
+    """c's message waits for b; a, whose slot 8 is behind it, gives it up only when all is delivered."""
+    orderer, bench = expecting(A, B)
+    orderer.direct(B, skip(0, 1), 0)
+    orderer.submit(batch(b"x"), 0)
+    orderer.submit(batch(b"y"), 0)
+    orderer.accept(C, [message(1, 0, 0), message(2, 0, 1)], 0)
+    orderer.direct(D, skip(0, 2), 0)
+    orderer.turn(0)
+    assert ids(bench) == [(A, 1), (C, 1), (A, 2)]
+    assert bench.directs == []
+    orderer.direct(B, skip(0, 2), 0)
+    orderer.turn(0)
+    assert ids(bench)[-1] == (C, 2)
+    assert said(bench) == [(SKIP, [0, 3])]
+
+
+def test_slots_are_given_up_ahead_only_where_the_expected_member_is() -> None:
+    """d is still in the default distribution: where it will send in the new one nobody knows."""
+    orderer, bench = expecting(B, D)
+    orderer.accept(A, [first(1, NEW, 0, WEIGHTS)], 0)
+    orderer.turn(0)
+    slot = orderer.known[NEW].slots.slot(A, 0)
+    assert said(bench) == [(DUMMY, [NEW, orderer.known[NEW].slots.index(B, slot), *WEIGHTS])]
+
+
 # Distributions
 
 

@@ -100,7 +100,7 @@ def test_who_keeps_on_for_long_counts_again() -> None:
     policy = Backoff(group())
     feed(policy, ([0, 1, 2] * 14 + [3] * 10) * 3)
     assert policy.pauses[3] > 0
-    feed(policy, [0, 1, 2, 3] * 200)
+    feed(policy, [0, 1, 2, 3] * 400)
     assert policy.pauses == [0, 0, 0, 0]
     assert difference(policy.weigh(), (1, 1, 1, 1)) < 100
 

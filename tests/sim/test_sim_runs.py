@@ -239,3 +239,26 @@ def test_a_network_that_multicasts_carries_a_message_once(wire: bool) -> None:
     assert found["node"][0] > 5 * copy_ns
     assert found["multicast"][0] < 3 * copy_ns + 100_000
     assert found["node"][1] > 3 * found["multicast"][1]
+
+
+def test_a_sender_that_waits_does_not_catch_up() -> None:
+    """While the other member is out of reach the window is full: most senders send the rest later, this one never."""
+
+    def sends(waits: bool) -> list[int]:
+        scenario = {
+            "members": ["a", "b"],
+            "duration_ms": 4_000,
+            "limits": {"pending_messages": 1, "window_casts": 1},
+            "workload": [{"members": ["a"], "interval_ms": 20, "start_ms": 1_000, "stop_ms": 3_000, "waits": waits}],
+            "faults": [
+                {"kind": "cut", "at_ms": 1_500, "from": "a", "to": "b", "both": True},
+                {"kind": "heal", "at_ms": 2_000},
+            ],
+        }
+        return [row["time"] // 1_000_000 for row in run(parse_scenario(scenario)).rows if row["kind"] == "send"]
+
+    kept, left_out = sends(False), sends(True)
+    assert len(kept) == 100
+    assert len(left_out) <= 100 - 20
+    assert sum(1_520 < time < 1_980 for time in left_out) == 0
+    assert max(later - earlier for earlier, later in zip(left_out[-40:], left_out[-39:], strict=False)) == 20  # and goes on then

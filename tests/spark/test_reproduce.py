@@ -1,7 +1,6 @@
 """`isotone reproduce`: the criteria can fail, the measures say what the rows say, the parts are whole, and runs are reused."""
 
 import json
-from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,10 @@ from isotone.pipeline.sweeps.cell import plain_schema
 from isotone.protocol.ordering.atop.distribution import Distribution
 from isotone.reproduce import atop_points, criteria, measures, single_phase
 from isotone.reproduce import run as runs
+from isotone.reproduce.figures import standalone
 from isotone.reproduce.page import render
 from isotone.reproduce.parts import Claim, Part, Results, Section, Verified, identity
-from isotone.reproduce.plots import Axis, Series, columns, lines, steps
+from isotone.reproduce.plots import Axis, Series, columns, lines, side_by_side, steps
 from isotone.sim import parse_scenario, run
 from isotone.trace.columns import ColumnBuilder
 
@@ -170,27 +170,47 @@ class Made(dict[str, Any]):
         return self[key]
 
     def __missing__(self, key: str) -> Any:
+        if key == "shown":
+            return '{"at": [1, 2, 4], "took": [1, 2, 1], "ticks": [1, 2, 1], "switches": [[1, 2]]}'
         return "[1, 0, 2, 1, 1, 0, 1, 1, 1, 1, 2]" if key in ("tick_sends", "tick_deliveries") else 1.0
 
 
 @pytest.mark.parametrize("quick", [True, False])
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
-def test_every_section_is_drawn_and_judged(part: Part, quick: bool) -> None:
+def test_every_section_is_drawn_and_judged(spark: Any, tmp_path: Path, part: Part, quick: bool) -> None:
     points = part.points(quick)
-    results = Results(points, [Made(point=identity(one), error=None) for one in points.values()])
-    live = [Series("live", [(1.0, 2.0)], 0, live=True)]
-    sections = part.sections(results, quick, live)
+    computed = part.compute(tmp_path, True, spark, lambda _done, _all: None) if part.compute else None
+    results = Results(points, [Made(point=identity(one), error=None) for one in points.values()], computed)
+    names = [one.name for batch in runs.LIVE.get(part.name, lambda _: [])(quick) for one in batch]
+    live = Results({name: {"live": name} for name in names}, [Made(point=identity({"live": name}), error=None) for name in names])
+    sections = part.sections(results, quick, live if names else None)
     page = render([(part.name, part.paper, sections, Verified(3, 100))], Verified(3, 100), quick, 1.0)
     for section in sections:
         assert section.figures
         assert section.claims
         for figure in section.figures:
             ElementTree.fromstring(figure)
+            for image in standalone(figure):
+                ElementTree.fromstring(image)
+                assert "var(" not in image
         for claim in section.claims:
             assert escape(claim.ours) in page
             assert claim.criterion
     judged = {claim.holds for section in sections for claim in section.claims}
     assert judged == {True, False}  # all numbers alike: some criteria hold, some do not
+
+
+def test_a_plot_alone_has_its_title_its_legend_and_its_colours() -> None:
+    series = [
+        Series("simulated", [(1, 2.0), (2, 3.0)], 0),
+        Series("live", [(1, 2.5)], 1, live=True),
+        Series("<ref>", [(1, 1.0)], 7, dashed=True),
+    ]
+    pair = side_by_side(lines("one", series, Axis("across"), Axis("up")), columns("two", ["a"], [("s", [1.0], 0)], Axis("y")))
+    first, second = standalone(pair)
+    for text in ("one", "simulated", "live", "&lt;ref&gt;", "across", "up", "#2f6fb3", "stroke-dasharray"):
+        assert text in first
+    assert "two" in second
 
 
 def test_plots_are_well_formed_with_gaps_and_zeros() -> None:
@@ -211,7 +231,7 @@ def tiny_points(quick: bool) -> dict[str, dict[str, Any]]:
     return {order: {"order": order, "workload": load, "duration_ms": 2_000.0} for order in ("single_phase", "two_phase")}
 
 
-def tiny_sections(results: Results, quick: bool, live: Sequence[Series] = ()) -> list[Section]:
+def tiny_sections(results: Results, quick: bool, live: Results | None) -> list[Section]:
     values = [results.mean(order, "total_max_ms") for order in ("single_phase", "two_phase")]
     judged = criteria.at_most(values, [20.0, 20.0], "at most 2 D")
     claim = Claim(

@@ -11,7 +11,9 @@ from isotone.cli.verify import STATUS, Master
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="atop, token or single-phase; docs/papers.md says which paper is which.")] = "all",
+    paper: Annotated[
+        str, typer.Argument(help="atop, token, semantic, single-phase, switching or all: docs/papers.md says which is which.")
+    ] = "all",
     out: Annotated[
         Path, typer.Option(help="Directory of the report and of the runs; what is finished there is not run again.")
     ] = Path("reproduction"),

@@ -28,7 +28,8 @@ class Cast(msgspec.Struct, array_like=True, tag=1, gc=False):
     """Multicast within a view, covered by the flush. `seq` counts the sender's casts in the view from 1.
 
     `kind` and `stamp` belong to the orderer. A cast with payloads carries messages `number`, `number + 1`, …, or, if that is
-    0, something that is said about a switch. `types` and `items` are columns (`model.columns`): one entry per message, or one for all.
+    0, something that is said about a switch. `types` and `items` are columns (`model.columns`): one entry per message, or one
+    for all.
     """
 
     seq: Annotated[int, msgspec.Meta(ge=1, lt=1 << 62)]

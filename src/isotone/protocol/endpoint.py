@@ -422,6 +422,9 @@ class Endpoint:
         if previous is not None and cohort is not None:
             previous.conclude(cohort, now)
             self._next_number = previous.next_number
+            for peer in previous.broken:
+                self.membership.ban(peer)
+                self._drop.append(peer)
             asked = previous.asked
             if asked is not None and asked.ordering != view.ordering:
                 self._upcalls.append(SwitchRefused(asked.ordering, "the view ended first"))

@@ -73,6 +73,7 @@ class Epoch:
         self.unreported = 0
         self.window_closed_by: set[int] = set()  # ranks whose applications lag
         self.frozen = False
+        self.broken: list[ProcessId] = []  # members whose late casts the orderer refused at the end
         self.accepted: list[int] = []
         self._fetched = [0] * count  # casts of each sender up to here may have come from another member
         self.gate = Gate(view, self._emit)
@@ -540,6 +541,17 @@ class Epoch:
         for _ in range(self.flush.relay(process, cohort)):
             self.note("relays_sent")
 
+    def _accept_late(self, sender: int, casts: Sequence[Cast], now: int) -> None:
+        """What came during the flush. The view ends, so what the orderer refuses is left out, with all that follows it."""
+        try:
+            if casts:
+                self.orderer.accept(sender, casts, now)
+        except RemoteProtocolError:
+            self.broken.append(self.view.members[sender])
+            with contextlib.suppress(RemoteProtocolError):
+                for cast in casts:
+                    self.orderer.accept(sender, [cast], now)
+
     def conclude(self, cohort: Cohort, now: int) -> None:
         """Deliver the rest of the common set, in the orderer's way, and hand back what cannot be ordered."""
         require(self.frozen and self.flush.complete(cohort), "a view ends before its common set is complete")
@@ -550,12 +562,14 @@ class Epoch:
             self._recorder.transitional(now, self.view.id, together)
         self.gate.open()
         for sender, target in enumerate(cohort.target):
-            rest = self.store.casts(sender, self.accepted[sender], target)
-            if rest and sender != self.rank:
-                self.orderer.accept(sender, rest, now)
+            if sender != self.rank:
+                self._accept_late(sender, self.store.casts(sender, self.accepted[sender], target), now)
         for place in cohort.early:
             self.note("casts_early_common")
-            self.orderer.early(place[0], [self.flush.at(place)], now)
+            try:
+                self.orderer.early(place[0], [self.flush.at(place)], now)
+            except RemoteProtocolError:
+                self.broken.append(self.view.members[place[0]])
         present = frozenset(self.rank_of[member] for member in together)
         for cast in self.orderer.conclude(present, now):
             origin, payloads = self.view.members[self.rank], cast.payloads

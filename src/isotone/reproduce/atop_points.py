@@ -26,6 +26,8 @@ ORDERS: Final = {
     "causal": ("causal", 3),
 }
 POLICIES: Final = ("none", "bookkeeper", "least_variance", "backoff", "patterns")
+DEFAULT_POLICY: Final = "bookkeeper"
+SLOTS: Final = ("even", "random")
 LOADS: Final = {"changing": "rates that change", "coming": "one comes and goes", "paused": "one is stopped", "wan": "wide area"}
 
 
@@ -95,9 +97,9 @@ def _changing(length: float) -> list[dict[str, Any]]:
 
 
 def _coming(length: float) -> list[dict[str, Any]]:
-    """The quickest member sends for four seconds and is silent for four, again and again."""
+    """The quickest member sends for six seconds and is silent for six, again and again."""
     load = steady(FIXED_MS, length)
-    load[2] = {**load[2], "kind": "bursty", "on_ms": 4_000.0, "off_ms": 4_000.0}
+    load[2] = {**load[2], "kind": "bursty", "on_ms": 6_000.0, "off_ms": 6_000.0}
     return load
 
 
@@ -115,8 +117,17 @@ FAR: Final = {
 """Delays of 40 ± 2 ms, but for those of the member of rank 0, which vary from 20 to 140 ms."""
 
 
+def _choice(policy: str) -> dict[str, Any]:
+    if policy != "patterns":
+        return {"options.policy": policy}
+    return {
+        "options.policy": policy,
+        "options.patterns": "quick1:4 quick2:4 quick3:8; slow1:4 slow2:4 slow3:8; quick1:4 quick2:4",
+    }
+
+
 def _beyond(load: str, policy: str | None, quick: bool) -> dict[str, Any]:
-    length = 12_000.0 if quick else 48_000.0
+    length = 12_000.0 if quick else 60_000.0
     made = {"changing": _changing, "coming": _coming}.get(load)
     point: dict[str, Any] = {
         "order": "causal" if policy is None else "atop",
@@ -124,10 +135,9 @@ def _beyond(load: str, policy: str | None, quick: bool) -> dict[str, Any]:
         "duration_ms": START_MS + length + 2_000,
     }
     if policy is not None:
-        point["options.policy"] = policy
-        if policy == "patterns":
-            quick_ones = "quick1:4 quick2:4 quick3:8"
-            point["options.patterns"] = f"{quick_ones}; slow1:4 slow2:4 slow3:8; quick1:4 quick2:4"
+        point |= _choice(policy)
+    if load == "coming" and policy is not None:
+        point["options.window"] = 10  # of 60 messages: shorter than the pauses
     if load == "wan":
         point |= FAR
     if load == "paused":
@@ -147,6 +157,10 @@ def points(quick: bool) -> dict[str, Parameters]:
         for order in ("even", "random", "causal"):
             ordering = _ordering(order, FIXED_MS)
             found[f"{order} {name}"] = {**ordering, "workload": load, "duration_ms": START_MS + length + 2_000}
+    for slots in SLOTS:
+        for name in POLICIES:
+            if name != DEFAULT_POLICY:
+                found[f"{slots} {name}"] = {**_series(FIXED_MS, slots, quick), **_choice(name)}
     for load_name in ("changing", "wan") if quick else LOADS:
         for policy in (None, *POLICIES):
             found[f"{load_name} {policy}"] = _beyond(load_name, policy, quick)

@@ -12,6 +12,7 @@ import sys
 import time
 from typing import Any
 
+from isotone.model.settings import Limits
 from isotone.runtime.group import Group, join
 from isotone.runtime.loop import run
 
@@ -23,21 +24,31 @@ def say(**fields: object) -> None:
 
 async def consume(group: Group) -> None:
     """Take everything; the trace has it."""
-    async for _ in group:
+    async for _ in group.batches():
         pass
 
 
-async def send(group: Group, interval_s: float, phase: float, seconds: float) -> None:
-    """Send at a steady rate, beginning after a part of the interval."""
+async def send(group: Group, interval_s: float, phase: float, seconds: float, size: int) -> None:
+    """Send at a steady rate, beginning after a part of the interval. While the group takes no more the rate stands still too."""
     begin = time.monotonic()
     due = begin + interval_s * phase
     number = 0
     while due < begin + seconds:
         await asyncio.sleep(max(0.0, due - time.monotonic()))
         number += 1
-        await group.send(f"{group.process} {number} ".encode().ljust(50, b"."))
-        due += interval_s
+        handed = time.monotonic()
+        await group.send(f"{group.process} {number} ".encode().ljust(size, b"."))
+        due += interval_s + time.monotonic() - handed
     await asyncio.sleep(max(0.0, begin + seconds - time.monotonic()))
+
+
+async def switch(group: Group, order: str, strategy: str, period_s: float) -> None:
+    """Ask for a fresh instance of the same order, period after period, for ever."""
+    due = time.monotonic() + period_s / 2
+    while True:
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
+        due += period_s
+        await group.switch(order, strategy=strategy, fresh=True)  # type: ignore[arg-type]
 
 
 async def main(settings: dict[str, Any]) -> None:
@@ -50,6 +61,7 @@ async def main(settings: dict[str, Any]) -> None:
         seeds=settings["seeds"],
         order=settings["order"],
         options=settings["options"],
+        limits=Limits(**settings["limits"]),
         trace=settings["trace"],
     )
     async with joining as group:
@@ -59,7 +71,14 @@ async def main(settings: dict[str, Any]) -> None:
             await asyncio.sleep(0.02)
         say(ready=True)
         if await lines.readline():
-            await send(group, settings["interval_s"], settings["phase"], settings["seconds"])
+            switching = (
+                asyncio.create_task(switch(group, settings["order"], **settings["switches"])) if settings["switches"] else None
+            )
+            await send(group, **settings["sending"])
+            if switching is not None:
+                if switching.done():
+                    await switching  # it ends only with an error
+                switching.cancel()
             say(done=True)
             await lines.readline()
         await group.leave()

@@ -35,9 +35,11 @@ class Messages:
         self.process, self.time = process, time
         sends = self.where("send")
         order = np.argsort(key[sends], kind="stable")
+        self.send_row = sends[order]
         self.send_key = key[sends][order]
         self.send_time = time[sends][order]
         self.send_process = process[sends][order]
+        self.send_number = number[sends][order]
         self.sent = len(sends)
         self.receive = self._matched("receive", key)
         self.deliver = self._matched("deliver", key)
@@ -100,6 +102,8 @@ def latency(table: Any) -> dict[str, Any]:
         "mean_ms": _mean(took[late]),
         "remote_ms": _mean(took[remote]),
         "first_ms": _mean(firsts[some] - run.send_time[some]),
+        "first_count": int(some.sum()),
+        "first_deviation_ms": float((firsts[some] - run.send_time[some]).std()) / MS if some.any() else None,
         "early_ms": _mean(took[~late]),
     }
     if remote.any():
@@ -107,6 +111,29 @@ def latency(table: Any) -> dict[str, Any]:
         result["remote_max_ms"] = float(took[remote].max()) / MS
         result["remote_p99_ms"] = float(np.quantile(took[remote], 0.99, method="inverted_cdf")) / MS
     return result
+
+
+def reach(table: Any) -> dict[str, Any]:
+    """From the send of a message to its last delivery, over all messages that somebody delivered."""
+    run = Messages(table)
+    done = run.deliver
+    last = np.zeros(run.sent, np.int64)
+    np.maximum.at(last, done.message, done.time)
+    took = (last - run.send_time)[last > 0]
+    if not len(took):
+        return {}
+    return {"reach_min_ms": float(took.min()) / MS, "reach_max_ms": float(took.max()) / MS, "reach_mean_ms": _mean(took)}
+
+
+def by_type(table: Any) -> dict[str, Any]:
+    """The mean latency of settled messages at all members, for each type of message."""
+    run = Messages(table)
+    types, words = _codes(table, "type")
+    done = run.deliver
+    took = done.time - run.send_time[done.message]
+    late = run.send_time[done.message] >= run.settled
+    of = types[run.send_row][done.message]
+    return {f"{word}_ms": _mean(took[late & (of == code)]) for code, word in enumerate(words)}
 
 
 def ticks(table: Any) -> dict[str, Any]:
@@ -247,4 +274,4 @@ def volatile(table: Any) -> dict[str, Any]:
 
 def name_of(measure: Callable[[Any], dict[str, Any]]) -> str:
     """How an experiment names a measure."""
-    return f"{__name__}:{measure.__name__}"
+    return f"{measure.__module__}:{measure.__name__}"

@@ -16,6 +16,7 @@ STYLE = """
 .pill.holds { background: var(--good-bg); color: var(--good); } .pill.fails { background: var(--bad-bg); color: var(--bad); }
 .place { color: var(--soft); font-weight: 400; font-size: 14px; margin-left: 10px; }
 .plot { margin: 10px 0 4px; min-width: 0; } .plot .up { margin: 2px 0 0; } svg text.over { font-size: 11.5px; fill: var(--ink); }
+svg .band { fill: var(--rule); opacity: .75; }
 h2.paper { margin: 30px 0 2px; font-size: 20px; } .paper-line { margin: 0 0 12px; color: var(--soft); }
 nav a { color: var(--focus); } nav .scroll { max-height: none; } nav table { table-layout: fixed; }
 nav td, nav td.num { overflow-wrap: break-word; white-space: normal; }

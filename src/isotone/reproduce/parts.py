@@ -9,6 +9,7 @@ that something holds.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -16,7 +17,6 @@ import msgspec
 
 from isotone.model.errors import InvariantViolation
 from isotone.report.markup import Markup
-from isotone.reproduce.plots import Series
 
 Parameters = Mapping[str, Any]
 """Dotted keys of the scenario and other values."""
@@ -66,7 +66,9 @@ class Section:
 class Results:
     """The rows of a sweep by the names of its points."""
 
-    def __init__(self, points: Mapping[str, Parameters], rows: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, points: Mapping[str, Parameters], rows: Sequence[Mapping[str, Any]], computed: Any = None) -> None:
+        self.computed = computed
+        """What the part's `compute` returned."""
         self._points = points
         self._rows: dict[str, list[Mapping[str, Any]]] = {name: [] for name in points}
         names = {identity(parameters): name for name, parameters in points.items()}
@@ -117,8 +119,10 @@ class Part:
     """Of `quick`."""
     seeds: Callable[[bool], int]
     measures: tuple[Callable[[Any], dict[str, Any]], ...]
-    sections: Callable[[Results, bool, Sequence[Series]], list[Section]]
+    sections: Callable[[Results, bool, Results | None], list[Section]]
     """Of the results, of `quick`, and of what live processes measured, if any did."""
+    compute: Callable[[Path, bool, Any, Callable[[int, int], None]], Any] | None = None
+    """What is computed without a simulated run: of the part's directory, of `quick`, of the Spark session, showing progress."""
 
 
 @dataclass(slots=True)

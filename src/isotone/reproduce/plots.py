@@ -185,13 +185,21 @@ def columns(
     return _whole(title, label, keys, figure(parts, HEIGHT, title, width), ["", *(name for name, _, _ in series)], rows, "")
 
 
-def steps(title: str, curves: Sequence[tuple[str, Sequence[float], int]], across: str, up: str, width: float = HALF) -> Markup:
-    """Counts per tick: filled steps, one curve over the other."""
+def steps(
+    title: str,
+    curves: Sequence[tuple[str, Sequence[float], int]],
+    across: str,
+    up: str,
+    width: float = HALF,
+    bands: Sequence[tuple[float, float]] = (),
+    top: float = 0.0,
+) -> Markup:
+    """Counts per tick: filled steps, one curve over the other; the scale reaches to `top` at least."""
     most = max(len(values) for _, values, _ in curves)
     x = Scale(0, most, LEFT, width - RIGHT)
-    y = Scale(0, max(1.0, *(value for _, values, _ in curves for value in values)) * 1.08, HEIGHT - BELOW, TOP)
+    y = Scale(0, max(1.0, top, *(value for _, values, _ in curves for value in values)) * 1.08, HEIGHT - BELOW, TOP)
     whole = range(ceil(y.high)) if y.high <= 7 else ()  # counts have no fractions
-    parts = _frame(x, y, Axis(across), Axis(up, ticks=whole), width)
+    parts = [*_bands(x, bands), *_frame(x, y, Axis(across), Axis(up, ticks=whole), width)]
     bottom = HEIGHT - BELOW
     for _, values, paint in curves:
         outline = [(x(0), float(bottom))]
@@ -205,6 +213,36 @@ def steps(title: str, curves: Sequence[tuple[str, Sequence[float], int]], across
     ]
     keys = _legend([Series(name, (), paint) for name, _, paint in curves])
     return _whole(title, up, keys, figure(parts, HEIGHT, title, width), ["tick", *(name for name, _, _ in curves)], rows, "")
+
+
+def needles(
+    title: str,
+    name: str,
+    points: Sequence[tuple[float, float]],
+    paint: int,
+    across: str,
+    up: str,
+    bands: Sequence[tuple[float, float]],
+    top: float,
+) -> Markup:
+    """Many values over time, each a needle from the axis; bands behind them. Too many for a table."""
+    x = Scale(0, max(at for at, _ in points), LEFT, HALF - RIGHT)
+    y = Scale(0, max(top, *(value for _, value in points)) * 1.06, HEIGHT - BELOW, TOP)
+    bottom = HEIGHT - BELOW
+    path = "".join(f"M{x(at):.1f} {bottom}V{y(value):.1f}" for at, value in points)
+    drawn = tag("path", d=path, style=f"stroke:{colour(paint)};stroke-width:1.1;fill:none")
+    parts = [*_bands(x, bands), *_frame(x, y, Axis(across), Axis(up), HALF), drawn]
+    keys = _legend([Series(name, (), paint)])
+    image = figure(parts, HEIGHT, title, HALF)
+    return tag("div", tag("h4", title), keys, tag("p", up, class_="note up"), image, class_="plot")
+
+
+def _bands(x: Scale, bands: Sequence[tuple[float, float]]) -> list[Markup]:
+    """Shaded stretches of time."""
+    return [
+        tag("rect", x=x(begin), y=TOP, width=max(2.0, x(end) - x(begin)), height=HEIGHT - BELOW - TOP, class_="band")
+        for begin, end in bands
+    ]
 
 
 def side_by_side(*plots: Markup) -> Markup:

@@ -1,7 +1,7 @@
 """Runs the parts: a sweep for each, live processes where a part has them, and one page about all.
 
-The directory has `report.html`, `results.json` (all claims with their numbers), and a directory per part with its sweep:
-what is finished there is not run again.
+The directory has `report.html`, `results.json` (all claims with their numbers), `figures` (the plots as SVG), and a directory per
+part with its sweep: what is finished there is not run again.
 """
 
 import json
@@ -16,17 +16,19 @@ from isotone.model.errors import ConfigError, GroupError, unknown
 from isotone.pipeline.session import open_session
 from isotone.pipeline.sweeps.experiment import Experiment, parse_experiment
 from isotone.pipeline.sweeps.run import sweep
-from isotone.reproduce import atop, measures, single_phase, token
-from isotone.reproduce.atop_live import measure_live
+from isotone.reproduce import atop, atop_live, measures, semantic, single_phase, switching, switching_live, token
+from isotone.reproduce.figures import standalone
+from isotone.reproduce.live import LiveRun, measure_live
 from isotone.reproduce.page import render
 from isotone.reproduce.parts import Claim, Paper, Part, Results, Section, Verified, identity
-from isotone.reproduce.plots import Series
 
-Live = Callable[[Path, bool, Any, Callable[[int, int], None]], tuple[list[Series], Verified]]
-PARTS: Final = {part.name: part for part in (atop.PART, token.PART, single_phase.PART)}
+PARTS: Final = {part.name: part for part in (atop.PART, token.PART, semantic.PART, single_phase.PART, switching.PART)}
 """Whatever is here is what `isotone reproduce` knows; `all` is all of it."""
-LIVE: Final[dict[str, Live]] = {atop.PART.name: measure_live}
-"""What also runs on live processes."""
+LIVE: Final[dict[str, Callable[[bool], list[list[LiveRun]]]]] = {
+    atop.PART.name: atop_live.live_runs,
+    switching.PART.name: switching_live.live_runs,
+}
+"""What also runs on live processes: batches of runs, of `quick`."""
 ALL: Final = "all"
 CELL_TIMEOUT_S: Final = 900
 
@@ -96,22 +98,35 @@ def reproduce(
         ran += result.ran
         rows = _rows(experiment, result.table)
         verified = _verified(rows)
-        results = Results(points, rows)
+        computed = part.compute(out / part.name, quick, spark, partial(show, f"{part.name}, computing")) if part.compute else None
+        results = Results(points, rows, computed)
         if not results.complete():
             raise GroupError(f"{part.name}: runs failed, the first so: {(verified.failed or ['no row'])[0]}")
-        points_live: list[Series] = []
+        measured: Results | None = None
         if live and part.name in LIVE:
-            points_live, checked = LIVE[part.name](out / part.name, quick, spark, partial(show, f"{part.name}, live"))
+            batches = LIVE[part.name](quick)
+            measured, checked = measure_live(batches, out / part.name, spark, partial(show, f"{part.name}, live"))
             verified.add(checked)
-        sections = part.sections(results, quick, points_live)
+        sections = part.sections(results, quick, measured)
         pages.append((part.name, part.paper, sections, verified))
         total.add(verified)
     seconds = time.monotonic() - began
     claims = [(name, claim) for name, _, sections, _ in pages for section in sections for claim in section.claims]
     report = out / "report.html"
     _write(report, render(pages, total, quick, seconds))
+    _draw(out / "figures", pages)
     _write(out / "results.json", json.dumps(_told(pages, total, quick), indent=2) + "\n")
     return Reproduction(total, claims, report, ran, seconds)
+
+
+def _draw(place: Path, pages: Sequence[tuple[str, Paper, Sequence[Section], Verified]]) -> None:
+    """Every plot as a file, named by its address in the report."""
+    place.mkdir(exist_ok=True)
+    for name, _, sections, _ in pages:
+        for index, section in enumerate(sections):
+            images = [image for figure in section.figures for image in standalone(figure)]
+            for number, image in enumerate(images, start=1):
+                _write(place / f"{name}-{index}-{number}.svg", image)
 
 
 def _prepare(out: Path) -> None:

@@ -4,7 +4,6 @@ Latency is from the receipt to the moment at which a message is stable at anothe
 send. Acknowledgements are counted once (a network that multicasts) and once per receiver (point to point).
 """
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from isotone.reproduce import criteria, measures
@@ -425,7 +424,7 @@ def compared(results: Results, quick: bool) -> Section:
     return Section("Against a coordinator and two phases", "§1, §5, §6", says, setup, figures, claims)
 
 
-def sections(results: Results, quick: bool, live: Sequence[Series] = ()) -> list[Section]:
+def sections(results: Results, quick: bool, live: Results | None = None) -> list[Section]:
     """What the report shows."""
     return [latency(results, quick), acknowledgements(results, quick), compared(results, quick)]
 

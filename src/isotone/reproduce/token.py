@@ -8,8 +8,7 @@ The paper has no numbers for its two levels; the comparison here is with one lev
 is as aggressive as the soft threshold and changes the view, and one that is as patient as the hard threshold.
 """
 
-from collections.abc import Sequence
-from math import ceil
+from math import ceil, sqrt
 from typing import Any, Final
 
 from isotone.report.markup import Child, Markup, table, tag
@@ -226,7 +225,34 @@ def figure_4(results: Results, quick: bool) -> Section:
         "the later. Limiting k bounds the "
         "latency of a large group; more members add some overhead."
     )
-    return Section("Latency and k", "§4.2, Figure 4", says, setup, [side_by_side(*plots)], claims)
+    return Section("Latency and k", "§4.2, Figure 4", says, setup, [side_by_side(*plots)], claims, [_certainty(results, every)])
+
+
+def _certainty(results: Results, every: list[int]) -> Markup:
+    """How well the means of the points are known: few messages where there are many members."""
+    told = []
+    for members in (every[0], every[-1]):
+        counts, errors = [], []
+        for interface in NETWORKS:
+            for k in powers(members):
+                point = f"{interface} {members} {k}"
+                count = results.mean(point, "first_count")
+                counts.append(count)
+                errors.append(results.mean(point, "first_deviation_ms") / sqrt(max(1.0, count)) / results.mean(point, "first_ms"))
+        spread = f"{min(counts):.0f} to {max(counts):.0f} messages"
+        told.append(f"with {members} members {spread}, standard error at most {max(errors):.0%} of the mean")
+    steps = [
+        results.mean(f"{interface} {every[-1]} {2 * k}", "first_ms") / results.mean(f"{interface} {every[-1]} {k}", "first_ms")
+        - 1
+        for interface in NETWORKS
+        for k in powers(every[-1])[:-1]
+    ]
+    words = (
+        f"A point is the mean of the messages of one run: {'; '.join(told)}. From one k to the next the mean grows by "
+        f"{min(steps):.0%} to "
+        f"{max(steps):.0%} with {every[-1]} members."
+    )
+    return tag("p", tag("b", "How certain. "), words, class_="note")
 
 
 def two_levels(results: Results, quick: bool) -> Section:
@@ -307,7 +333,8 @@ def two_levels(results: Results, quick: bool) -> Section:
             "Each change of the core freezes the ring with a cast of everybody to everybody and decides by consensus, "
             "5 (N − 1) records; and who comes back fetches what it missed. A view of a partitionable group is proposed by one "
             "member and answered by "
-            "the others, with fewer records, and who was away gets nothing of what it missed. What two levels save is the views, "
+            "the others, with fewer records, and who was away gets nothing of what it missed. What two levels save is the "
+            "views, "
             "the loss and the new start, not records.",
         )
     )
@@ -359,7 +386,7 @@ def _churn(results: Results, quick: bool) -> Markup:
     return tag("div", tag("p", said, class_="note"), table(head, rows, "members that leave and join"))
 
 
-def sections(results: Results, quick: bool, live: Sequence[Series] = ()) -> list[Section]:
+def sections(results: Results, quick: bool, live: Results | None = None) -> list[Section]:
     """What the report shows."""
     return [figure_4(results, quick), two_levels(results, quick)]
 

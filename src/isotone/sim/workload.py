@@ -1,7 +1,8 @@
 """Workloads: when a member sends, how much, and of which type. Described by data, driven by the engine.
 
 A phase has arrivals (periodic, Poisson or bursty), each of which hands in `burst` messages; payloads begin with the
-sender's name and a count, so no two are equal. What the endpoint does not take is kept and handed in later.
+sender's name and a count, so no two are equal. What the endpoint does not take is kept and handed in later, so that a load
+catches up after a pause; but a phase with `waits` leaves arrivals out while the endpoint takes nothing, and does not.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     off_ms: float = 400.0
     burst: int = 1
     count: int = 0
+    waits: bool = False
     size_min: int = 64
     size_max: int = 64
     types: list[str] = []
@@ -116,7 +118,7 @@ class Source:
     def _send(self) -> None:
         phase, rng, process = self._phase, self._rng, self._process
         amount = min(phase.burst, self._left)
-        if process.ctx is None or amount <= 0:
+        if process.ctx is None or amount <= 0 or (phase.waits and not process.endpoint.writable()):
             return
         self._left -= amount
         payloads = [self._payload() for _ in range(amount)]

@@ -11,7 +11,7 @@ cycle with those of other pairs. Histories that are alike in this are judged onc
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations, product
@@ -50,6 +50,13 @@ class Counted:
         """How many belong to the one class and not to the other."""
         return self.size(one) - self.size(one, other)
 
+    def add(self, other: "Counted") -> None:
+        """Count others of the same bound too."""
+        self.histories += other.histories
+        self.by_pattern += other.by_pattern
+        for pattern, text in other.examples.items():
+            self.examples.setdefault(pattern, text)
+
     def example(self, one: str, other: str) -> str | None:
         """One of those, in as many of the other classes as possible."""
         yes, no = 1 << ORDERS.index(one), 1 << ORDERS.index(other)
@@ -57,13 +64,13 @@ class Counted:
         return self.examples[max(found, key=lambda pattern: (pattern.bit_count(), pattern))] if found else None
 
 
-def count(messages: int, sites: int) -> Counted:
-    """Enumerate all histories of so many messages and sites."""
+def count(messages: int, sites: int, shares: Iterable[Sequence[int]] | None = None) -> Counted:
+    """Enumerate all histories of so many messages and sites; or those of some `senders`."""
     found = Counted(messages, sites)
     pairs = list(combinations(range(messages), 2))
     alike: Counter[tuple[int, int, int, int]] = Counter()
-    first: dict[tuple[int, int, int, int], tuple[list[int], History]] = {}
-    for senders in _senders(messages, sites):
+    first: dict[tuple[int, int, int, int], tuple[Sequence[int], History]] = {}
+    for senders in shares if shares is not None else senders_of(messages, sites):
         for history, past in histories(senders, sites):
             key = _judge(history, past, senders, pairs)
             alike[key] += 1
@@ -79,7 +86,7 @@ def count(messages: int, sites: int) -> Counted:
     return found
 
 
-def _senders(messages: int, sites: int) -> Iterator[list[int]]:
+def senders_of(messages: int, sites: int) -> Iterator[list[int]]:
     """The sender of each message, for every way to share them out."""
 
     def shares(left: int, most: int, places: int) -> Iterator[list[int]]:

@@ -38,34 +38,35 @@ class Phases:
 
 def phases(protocol: str) -> Phases:
     """Count the phases of a protocol."""
-    names = [f"n{index}" for index in range(MEMBERS)]
-    alone, records = _run(
-        protocol,
-        [
-            {"members": [names[index % MEMBERS]], "count": 1, "spread": False, "start_ms": _START_MS + 300.0 * index}
-            for index in range(_ALONE)
-        ],
-        _START_MS + 300.0 * _ALONE,
-    )
-    busy, records_busy = _run(
-        protocol,
-        [{"interval_ms": _BUSY_INTERVAL_MS, "start_ms": _START_MS, "stop_ms": _START_MS + _BUSY_MS}],
-        _START_MS + _BUSY_MS + 500.0,
-    )
+    alone, records = _run(protocol, "alone")
+    busy, records_busy = _run(protocol, "busy")
     return Phases(protocol, round(min(alone)), round(max(alone)), sum(busy) / len(busy), records, records_busy)
 
 
-def _run(protocol: str, workload: list[dict[str, Any]], end_ms: float) -> tuple[list[float], float]:
+def scenario(protocol: str, load: str) -> dict[str, Any]:
+    """The run of a protocol, `alone` or `busy`."""
+    names = [f"n{index}" for index in range(MEMBERS)]
+    if load == "alone":
+        single = {"count": 1, "spread": False}
+        workload = [
+            {**single, "members": [names[index % MEMBERS]], "start_ms": _START_MS + 300.0 * index} for index in range(_ALONE)
+        ]
+        end_ms = _START_MS + 300.0 * _ALONE
+    else:
+        workload = [{"interval_ms": _BUSY_INTERVAL_MS, "start_ms": _START_MS, "stop_ms": _START_MS + _BUSY_MS}]
+        end_ms = _START_MS + _BUSY_MS + 500.0
+    return {
+        "members": names,
+        "duration_ms": end_ms,
+        "order": protocol,
+        "network": {"latency": {"kind": "constant", "ms": DELAY_MS}},
+        "workload": workload,
+    }
+
+
+def _run(protocol: str, load: str) -> tuple[list[float], float]:
     """Of each message, the delays until its last delivery; and the orderer's records per message, one for each receiver."""
-    run = parse_scenario(
-        {
-            "members": [f"n{index}" for index in range(MEMBERS)],
-            "duration_ms": end_ms,
-            "order": protocol,
-            "network": {"latency": {"kind": "constant", "ms": DELAY_MS}},
-            "workload": workload,
-        }
-    )
+    run = parse_scenario(scenario(protocol, load))
     sent: dict[tuple[str, int], int] = {}
     last: dict[tuple[str, int], int] = {}
     kinds, records = set(registry.find(protocol).packets.values()), 0

@@ -1,7 +1,7 @@
 """Logical clocks and acknowledgements, as the orders of paper 003 and those built on them share them.
 
-LCV is the logical clock vector (Definition 6), MRMT the timestamp most recently multicast (Definition 9). `must` is what the casts
-received ask for: the smallest MRMT with which no acknowledgement is owed (Definition 10).
+LCV is the logical clock vector (Definition 6), MRMT the timestamp most recently multicast (Definition 9). `must` is what the
+casts received ask for: the smallest MRMT with which no acknowledgement is owed (Definition 10).
 
 Catching up is beyond the paper: a site that was allowed to keep silent says its clock a moment later. Nobody waits for that, and
 the next cast of a smaller site then finds a clock that needs no answer.
@@ -13,7 +13,7 @@ from isotone.model.view import View
 from isotone.protocol.ordering.orderer import Orderer, Outbox
 
 ACK = 1
-_CATCH_UP_NS = 2_000_000
+CATCH_UP_NS = 2_000_000
 
 
 class Clocked(Orderer):
@@ -41,12 +41,12 @@ class Clocked(Orderer):
         self.outbox.direct(ACK, [self.mrmt])
         self.outbox.note(what)
 
-    def _plan_catching_up(self, wanted: bool, now: int) -> None:
+    def _plan_catching_up(self, wanted: bool, now: int, after: int = CATCH_UP_NS) -> None:
         """The end of a turn: whether there is something left to be said later."""
         if self.mrmt >= self.lcv[self.rank]:
             self.catch_up_at = None
-        elif self.catch_up_at is None and wanted:
-            self.catch_up_at = now + _CATCH_UP_NS
+        elif wanted and (self.catch_up_at is None or self.catch_up_at > now + after):
+            self.catch_up_at = now + after
 
     def deadline(self) -> int | None:
         return self.catch_up_at

@@ -5,11 +5,11 @@ with a timestamp up to `end`, is of one of these shapes". So a cast with a times
 them, needs no acknowledgement of this member. To send another shape the member takes a timestamp beyond the end (it *jumps*);
 that costs the cast a round of acknowledgements, as it had without leads, and ends the lead.
 
-Which shapes belong to the repertoire is a matter of profit alone, never of order. A shape is left out if at least `patience`
-casts of others that conflict with it came since it was last sent, or usually come between two sends: then its absence is worth
-more to them than its jumps cost. The first lead waits for so many casts that it would have covered: until then nobody knows
-what the member sends. After a lead that covered less than that before it was jumped over, the next one waits for a number of
-casts that doubles each time.
+Which shapes belong to the repertoire is a matter of profit alone, never of order. A shape is left out if usually one and a half
+times `patience` casts of others that conflict with it come between two sends, or if `patience`, and eight times the usual
+number, came since the last: then its absence is worth more to them than its jumps cost. The first lead waits for `patience`
+casts that it would have covered: until then nobody knows what the member sends. After a lead that covered less than that before
+it was jumped over, the next one waits for a number of casts that doubles each time.
 
 Free shapes (see `shapes`) need no lead and belong to none: every member may send them at any time. So where there are any, a lead
 does not cover wild ones.
@@ -100,7 +100,7 @@ class Leader:
         self._shapes = shapes
         self._own: dict[Shape, _Use] = {}  # the last one used is last
         self._index = Nearby(shapes)  # of the own ones
-        self._found: dict[Shape, tuple[list[_Use], bool]] = {}  # own uses that conflict with a shape, and whether the lead covers it
+        self._found: dict[Shape, tuple[list[_Use], bool]] = {}  # own uses in conflict with a shape; whether the lead covers it
         self._wanted = False  # a lead would have covered a cast, or was jumped over and is worth it
         self._spared = 0  # casts covered since the lead was last jumped over
         self._used = False  # whether there were any since it was announced
@@ -179,17 +179,22 @@ class Leader:
 class _Use:
     """How often a shape of the own casts is sent, measured in conflicting casts of others."""
 
-    __slots__ = ("_usual", "passed")
+    __slots__ = ("_gaps", "_usual", "passed")
 
     def __init__(self) -> None:
         self.passed = 0  # since it was last sent
-        self._usual = 0  # between two sends
+        self._gaps = -1  # so many are known, between two sends
+        self._usual = 0  # their mean, later that of the last ones; eight times
 
     def rare(self, patience: int) -> bool:
-        """Whether it is better left out of the repertoire."""
-        return self.passed >= patience or self._usual >= patience
+        """Whether it is better left out of the repertoire: it usually comes seldom, or has ceased."""
+        if self._usual >= 12 * patience:
+            return True
+        return self.passed >= patience and self.passed >= self._usual
 
     def again(self, patience: int) -> None:
         """It is sent."""
-        self._usual = (3 * self._usual + min(self.passed, 4 * patience)) // 4
+        self._gaps = min(self._gaps + 1, 8)
+        if self._gaps:
+            self._usual += (8 * min(self.passed, 8 * patience) - self._usual) // self._gaps
         self.passed = 0

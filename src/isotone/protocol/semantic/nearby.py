@@ -61,10 +61,7 @@ class Nearby:
     def clear_of(self, shape: Shape) -> bool:
         """Whether none conflicts with a shape."""
         conflict = self._conflict
-        for one in self._near(shape):
-            if conflict(shape, one):
-                return False
-        return True
+        return not any(conflict(shape, one) for one in self._near(shape))
 
     def _near(self, shape: Shape) -> Iterable[Shape]:
         items = shape.items

@@ -38,8 +38,8 @@ _MEMO_MAX = 1024
 class Shape:
     """The descriptions of a cast; none for the one that conflicts with everything.
 
-    `items` are those that it touches if it conflicts only with shapes that touch one of them or are vague (None); a vague shape may
-    conflict with any. `free`: it conflicts with nothing but `wild` shapes, which are those of messages without a type.
+    `items` are those that it touches if it conflicts only with shapes that touch one of them or are vague (None); a vague shape
+    may conflict with any. `free`: it conflicts with nothing but `wild` shapes, which are those of messages without a type.
     """
 
     __slots__ = ("__weakref__", "descriptions", "free", "items", "known", "serial", "wild")

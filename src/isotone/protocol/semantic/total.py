@@ -12,8 +12,8 @@ Free casts conflict with nothing but wild ones (see `shapes`). Timestamps are pa
 its first wild cast, for which it goes to the next block. So all members promise from the start what free casts need.
 
 A site acknowledges a cast unless (c) holds without that everywhere. While casts come that need acknowledgements it acknowledges
-all, as `single_phase` does: the next one that conflicts finds clocks as far as they would be there, and is not later than
-there. A batch may be parted into several casts (see `shapes`).
+the others too, as `single_phase` does, but a moment later: nobody waits for that, and the next one that conflicts finds clocks
+about as far as they would be there. A batch may be parted into several casts (see `shapes`).
 
 Why it is right: conflicting casts are delivered in the order of their keys wherever both are. Let x conflict with m, have the
 smaller key, and come to a process that has delivered m. If (c) held for x's site j by its clock, x had come before, since streams
@@ -37,7 +37,7 @@ from collections.abc import Sequence
 from isotone.model.errors import ConfigError, RemoteProtocolError
 from isotone.model.records import Cast, Direct
 from isotone.model.view import View
-from isotone.protocol.ordering.clocks import ACK, Clocked
+from isotone.protocol.ordering.clocks import ACK, CATCH_UP_NS, Clocked
 from isotone.protocol.ordering.dependencies import Dependencies
 from isotone.protocol.ordering.orderer import Batch, Evidence, Outbox
 from isotone.protocol.semantic.leads import Lead, Leader, Numbers
@@ -46,7 +46,9 @@ from isotone.protocol.semantic.shapes import Shape, Shapes
 
 _MESSAGES = 0
 _LEAD = 2
-_CONTESTED_NS = 1_000_000_000
+_CONTESTED_NS = 2_000_000_000
+SOON_NS = 500_000
+"""Beside casts that conflict, an acknowledgement that is not owed follows so much later."""
 _PATIENCE = 3
 _ROOM = 32
 BLOCK = 32
@@ -75,6 +77,7 @@ class SemanticTotal(Clocked):
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         super().__init__(outbox, view, rank, seed)
         self.shapes = Shapes(view.ordering.conflicts)
+        self.may = 0  # the smallest MRMT with which none would be owed in `single_phase`
         self.contested_at: int | None = None  # when a cast came that the own promises do not cover
         self.received = Dependencies(rank, self.count)
         self.ready = [0] * self.count  # (a) holds for so many casts of each site
@@ -84,6 +87,8 @@ class SemanticTotal(Clocked):
         self.room = _ROOM  # with more of them, those without casts are forgotten
         self.nearby = Nearby(self.shapes)  # the shapes of these
         self.undelivered = 0
+        self.horizon = 0  # up to where everything is delivered that can be …
+        self.news = False  # … unless something came since
         self.crowd = 0  # the mean of that over the last turns, times 32
         self.tame = [self.shapes.frees] * self.count
         self.appeared = [Numbers() for _ in range(self.count)]
@@ -121,7 +126,7 @@ class SemanticTotal(Clocked):
             self._advance()
         mean = self.crowd >> 5
         self.crowd += self.undelivered - mean
-        self.leader.patience = _PATIENCE * (mean if mean > self.count else self.count)
+        self.leader.patience = max(_PATIENCE * self.count, mean >> 1)  # a jump holds up what is under way
         clock = self.lcv[self.rank]
         lead = self.leader.announce(clock, self.appeared[self.rank]) if self.leader.due(clock) else None
         if lead is not None:
@@ -131,11 +136,8 @@ class SemanticTotal(Clocked):
         elif self.mrmt < self.must:
             self._say("acks")
         if self.mrmt < clock or self.catch_up_at is not None:
-            self._plan_catching_up(self._contested(now), now)
-
-    def _contested(self, now: int) -> bool:
-        """Whether casts that conflict with what members send are about."""
-        return self.contested_at is not None and now - self.contested_at < _CONTESTED_NS
+            contested = self.contested_at is not None and now - self.contested_at < _CONTESTED_NS
+            self._plan_catching_up(contested, now, SOON_NS if self.mrmt < self.may else CATCH_UP_NS)
 
     # Receiving
 
@@ -146,8 +148,7 @@ class SemanticTotal(Clocked):
             ts = cast.stamp[0]
             needed = ts - 1 if sender < rank else ts  # Definition 10
             if self._covered(shape, ts):
-                if needed > self.must and self._contested(now):
-                    self.must = needed
+                self.may = max(self.may, needed)
             else:
                 if needed > self.must:
                     self.must = needed
@@ -229,6 +230,7 @@ class SemanticTotal(Clocked):
             self.past[sender, cast.seq] = tuple(value for pair in enumerate(known) if pair[1] for value in pair)
         one = self.waiting.get(shape) or self._enter(shape)
         self.undelivered += 1
+        self.news = True
         insort(one.entries, (cast.stamp[0] * self.count + sender, sender, cast))
 
     def _enter(self, shape: Shape) -> Waiting:
@@ -254,21 +256,26 @@ class SemanticTotal(Clocked):
     # Delivering
 
     def _advance(self) -> None:
-        if self.late:
-            self._find_ready()
         past = min(self.next_keys)  # every site's clock is past the keys below
         best = min(map(max, self.next_keys, self.lead_keys))  # no lead covers keys from here on
+        if best == past == self.horizon and not self.news:
+            return  # nothing has come, and no lead: the horizon is all that counts
+        self.horizon, self.news = past, False
+        if self.late:
+            self._find_ready()
         work = [one for one in self.waiting.values() if one.entries]
         while work:
             one = work.pop()
             shape, entries = one.shape, one.entries
-            if not entries or (entries[0][0] >= best and not shape.free):
+            if shape.free:
+                self.news = True  # the horizon is not all that counts
+            elif not entries or entries[0][0] >= best:
                 continue
             limit = self._limit(shape) if best > past or shape.free else past
             for rival in one.rivals.values():
                 if rival.entries and rival.entries[0][0] < limit:
                     limit = rival.entries[0][0]
-            if entries[0][0] < limit and self._release(one, limit):
+            if entries and entries[0][0] < limit and self._release(one, limit):
                 work += one.rivals.values()
 
     def _find_ready(self) -> None:

@@ -39,9 +39,10 @@ from isotone.model.view import View
 from isotone.protocol.ordering import registry
 from isotone.protocol.ordering.orderer import Batch, Evidence, Orderer
 from isotone.protocol.switching.change import Change, Host
-from isotone.protocol.switching.channel import BITS, Position
+from isotone.protocol.switching.channel import BITS, KINDS, Position
 from isotone.protocol.switching.control import (
     KNOWN,
+    READY,
     Arrivals,
     Flag,
     Ids,

@@ -12,6 +12,11 @@ member that must skip again and again without having sent gives up more each tim
 next messages of the others need no answer; its own next message is then far ahead, and the others give up their slots before it
 at once.
 
+Nor does a member wait to be asked if the policy can tell who sends next: when a message has been delivered and nothing is
+pending, all but the expected member give up what they own before its next slot. If it is the next to send, everybody delivers its
+message on receipt. This happens once for each time that messages came, never in answer to a skip: members that expect each other
+would give up slots for ever.
+
 Errata of the figures: 4(1) and 6(1) speak of messages tagged with the ordering distribution; dummies are not pending, so 4(3)
 asks whether every member has come to the distribution that is next, not only beyond the last; a view begins with the default
 distribution.
@@ -72,6 +77,7 @@ class Atop(Orderer):
         self.seen = -1  # the largest slot of another's message in the sending distribution
         self.skips = 0  # since the last own messages
         self.traffic = False
+        self.stirred = False  # messages have come since slots were given up ahead
         self.dependencies = Dependencies(rank, count)
         options = view.ordering.options
         group = Group(
@@ -112,9 +118,10 @@ class Atop(Orderer):
         self._advance()
 
     def turn(self, now: int) -> None:
-        """Adapt if the policy wants to; give up what others wait for; at most one record for all input of the turn."""
+        """Adapt if the policy wants to; give up what others wait for or will; at most one record for all input of the turn."""
         if self.traffic:
             self.traffic = False
+            self.stirred = True
             weights = self.policy.propose(now)
             if weights is not None:
                 self._inject(weights)
@@ -123,10 +130,11 @@ class Atop(Orderer):
             self._inject(self.sending.weights)
         sending = self.sending
         new = self.dist[rank] != sending.id
-        if not new and self.own > self.seen:
+        last = max(self.seen, self._expected_slot(now))
+        if not new and self.own > last:
             return
         ahead = 1 << min(self.skips - _PATIENCE, _FAR) if self.skips >= _PATIENCE else 0
-        index = sending.slots.index(rank, self.seen + 1 + ahead * sending.total)
+        index = sending.slots.index(rank, last + 1 + ahead * sending.total)
         self.skips += self.seen >= 0
         if new:
             self.outbox.direct(_DUMMY, [sending.id, index, *sending.weights])
@@ -136,6 +144,21 @@ class Atop(Orderer):
             self.outbox.note("skips")
         self._moved(rank, sending.id, index)
         self._advance()
+
+    def _expected_slot(self, now: int) -> int:
+        """Where the next message will be, by the policy's guess; -1 if that is not known, or not to be thought of now.
+
+        It is when messages have come and all are delivered, or when this member has to give up slots anyway.
+        """
+        rank, sending, seen = self.rank, self.sending, self.seen
+        if not self.stirred or (self.pending and (self.dist[rank] != sending.id or self.own > seen)):
+            return -1
+        self.stirred = False
+        member = self.policy.expects(now)
+        if member is None or member == rank or self.dist[member] != sending.id:
+            return -1
+        slots = sending.slots
+        return slots.slot(member, max(self.index[member], slots.index(member, seen + 1)))
 
     def _inject(self, weights: Sequence[int]) -> None:
         fault = fault_of(weights, self.count)

@@ -14,6 +14,7 @@ from isotone.model.errors import ConfigError, RemoteProtocolError
 from isotone.model.ids import name_of
 from isotone.protocol.ordering.atop.distribution import most_weight
 from isotone.protocol.ordering.atop.policy import Group, Policy, register_policy
+from isotone.protocol.ordering.atop.rhythm import Rhythm
 
 DEFAULT = "bookkeeper"
 
@@ -48,8 +49,10 @@ class BookKeeper(Policy):
         self.size = group.window * self.count
         self.counts = [0] * self.count
         self.fresh = 0  # batches since the last comparison
+        self.rhythm = Rhythm(self.count)
 
     def observe(self, sender: int, batches: int, now: int) -> None:
+        self.rhythm.heard(sender, now)
         window, counts = self.window, self.counts
         window.extend([sender] * batches)
         counts[sender] += batches
@@ -66,6 +69,9 @@ class BookKeeper(Policy):
         weights = fitted(self.weigh())
         return weights if difference(weights, self.current) > self.group.threshold else None
 
+    def expects(self, now: int) -> int | None:
+        return self.rhythm.expects(now)
+
     def keeps(self) -> bool:
         """Whether this member is the book-keeper."""
         return self.group.rank == 0
@@ -76,10 +82,10 @@ class BookKeeper(Policy):
 
 
 class Backoff(BookKeeper):
-    """§7: a member that pauses and resumes counts for half as much after each pause, until it keeps on for whole windows.
+    """§7: a member that pauses and resumes counts for half as much after each pause, until it keeps on for long enough.
 
-    A pause is a window without a message after one with some. So a member that comes and goes no longer changes the
-    distribution each time.
+    A pause is a window without a message after one with some; the last of p pauses is forgotten after 4 · 2^p windows with some.
+    So a member that comes and goes no longer changes the distribution each time.
     """
 
     name = "backoff"
@@ -100,7 +106,7 @@ class Backoff(BookKeeper):
                     self.pauses[member] = min(self.MOST, self.pauses[member] + 1)
             elif count and self.pauses[member]:
                 self.steady[member] += 1
-                if self.steady[member] == 8:  # two windows
+                if self.steady[member] >= 16 << self.pauses[member]:  # four comparisons are a window
                     self.steady[member] = 0
                     self.pauses[member] -= 1
         return [(count >> pauses) + self.group.epsilon for count, pauses in zip(self.counts, self.pauses, strict=True)]

@@ -51,6 +51,10 @@ class Policy:
         """The end of a turn with traffic: weights for all members, each at least 1, if the distribution should change."""
         return None
 
+    def expects(self, now: int) -> int | None:
+        """The rank that is likely to send next, if that can be told: the others give up their slots before its next one."""
+        return None
+
     def adopted(self, weights: tuple[int, ...]) -> None:
         """This member sends by these weights now, whoever injected them."""
         self.current = weights
