@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.protocol.switch_bag import A, D, order_of
+from isotone.model.records import Packet
+from isotone.model.settings import MS, SECOND
+from isotone.model.switch import STRATEGIES, Strategy
+from tests.protocol.bag import Fate
+from tests.protocol.switch_bag import A, B, C, D, E, ask, group, order_of, step
 from tests.protocol.switch_schedules import fetched_before_the_request, one_does_not_hear_that_another_knows, safe
 
 
@@ -23,4 +27,69 @@ def test_messages_that_were_fetched_before_the_request_are_there_when_their_numb
     assert bag.received[D] == [(A, 1), (A, 2)]
     assert bag.live[A].counters["views"] == bag.live[D].counters["views"] == 2  # nobody was banned
     assert {order_of(bag, process) for process in bag.live} == {"single_phase"}
+    assert bag.report().verdict == "ok"
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("packets", range(0, 60, 6))
+def test_a_partition_in_the_middle_then_another_switch_on_each_side_and_a_merge(strategy: Strategy, packets: int) -> None:
+    bag = group("single_phase", 5)
+    bag.submit(E, 2)
+    ask(bag, A, "atop", strategy)
+    step(bag, packets)
+    for process in (A, C, D):
+        bag.submit(process, 2)
+    bag.split("abc", "de")
+    assert bag.run(2 * SECOND, until=lambda: len(bag.live[A].view) == 3 and len(bag.live[D].view) == 2)
+    ask(bag, B, "token", strategy)
+    ask(bag, D, "all_ack", strategy)
+    for process in bag.live:
+        bag.submit(process, 1)
+    step(bag, packets)
+    assert bag.settle()
+    bag.submit(A, 1)
+    assert bag.settle()
+    assert len({order_of(bag, process) for process in bag.live}) == 1
+    assert bag.report().verdict == "ok"
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("packets", range(0, 60, 6))
+def test_a_sender_crashes_in_the_middle_above_agreed(strategy: Strategy, packets: int) -> None:
+    """Its messages are in the old orderer, in both, or sent again: the others deliver each of them alike, or none of them."""
+    bag = group("sequencer", 4, "safe")
+    bag.submit(C, 2)
+    ask(bag, B, "two_phase", strategy, level="safe", rule="majority" if packets % 4 else "all")
+    bag.submit(C, 1)
+    step(bag, packets)
+    bag.submit(C, 1)
+    bag.submit(D, 1)
+    bag.crash(C)
+    assert bag.settle()
+    assert bag.received[A] == bag.received[B] == bag.received[D]
+    assert (D, 1) in bag.received[D]
+    assert bag.report().verdict == "ok"
+
+
+@pytest.mark.parametrize("strategy", ["dual", "dual_ids"])
+def test_the_majority_cuts_without_a_member_that_returns(strategy: Strategy) -> None:
+    """e hears nothing while the others make the cut with their flags. It comes back, and sends again what came too late."""
+    bag = group("single_phase", 5)
+    bag.submit(E, 2)
+
+    def without_e(source: str, target: str, packet: Packet) -> Packet | Fate:
+        return Fate.KEEP if E in (source, target) else packet
+
+    ask(bag, A, "sequencer", strategy, rule="majority")
+    bag.run(40 * MS, without_e)
+    bag.submit(A, 2)
+    bag.submit(E, 1)
+    bag.run(40 * MS, without_e)
+    views = bag.live[A].counters["views"]
+    assert bag.settle()
+    assert bag.live[A].counters["views"] == views
+    assert {order_of(bag, process) for process in bag.live} == {"sequencer"}
+    for process in bag.live:
+        assert bag.received[process] == bag.received[A]
+        assert sorted(bag.received[process]) == [(A, 1), (A, 2), (E, 1), (E, 2), (E, 3)]
     assert bag.report().verdict == "ok"
