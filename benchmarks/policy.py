@@ -1,15 +1,20 @@
 """`order = "auto"` against every fixed orderer, on loads that it was not learned from and that change during the run.
 
-    python benchmarks/policy.py [--out docs/policy-evaluation.md] [--seed 1] [--jobs 2] [--json] [--trial NAME …]
+    python benchmarks/policy.py [--out docs/policy-evaluation.md] [--seeds 3] [--jobs 2] [--json] [--trial NAME …] [--keep FILE]
 
-A trial is a group, a network and some phases of load, one after the other. It is simulated once for every fixed orderer and once
-for `auto`, with the same arrivals. A message belongs to the phase in which it was handed in; its latency is from there to the
-delivery, over all members. The time that `auto` takes to notice a change and to switch is part of the phase.
+A trial is a group, a network and some phases of load, one after the other. It is simulated for every fixed orderer and
+for `auto`, with the same arrivals, and all of that with several seeds: with loss a single run says little, since some dozen
+losses, each of which holds up many messages, make up the mean of a phase. A message belongs to the phase in which it was
+handed in; its latency is from there to the delivery, over all members. The time that `auto` takes to notice a change and to
+switch is part of the phase.
+
+`--keep` names a file where finished runs are kept: the same command goes on where it was ended, unless the code has changed.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import multiprocessing
 import sys
@@ -20,6 +25,7 @@ from typing import Any, NamedTuple
 from cells import NS, Phase, Tally, Variant, member, wait
 from rich.progress import track
 
+import isotone
 from isotone.sim.scenario import Scenario, parse_scenario
 from isotone.sim.simulation import Simulation
 
@@ -41,12 +47,16 @@ class Load(NamedTuple):
     shares: tuple[tuple[int, float], ...] = ()
     delay_ms: float = 0
     """Of the network from here on; 0 for no change."""
+    loss: float | None = None
+    """Of the network from here on; None for no change."""
 
     def told(self) -> str:
         """In words."""
         rate = f"{self.per_second:g}/s"
         who = ", ".join(f"{share:.0%} from {member(rank)}" for rank, share in self.shares) or "even"
-        return f"{who}, {rate}" + (f", delays now {self.delay_ms:g} ms" if self.delay_ms else "")
+        changes = [f", delays now {self.delay_ms:g} ms"] if self.delay_ms else []
+        changes += [f", loss now {self.loss:.1%}"] if self.loss is not None else []
+        return f"{who}, {rate}" + "".join(changes)
 
     def busiest(self) -> int | None:
         """The member that sends most, if there is one."""
@@ -80,6 +90,14 @@ TRIALS = (
         (Load(20, 150), Load(20, 150, (), 60), Load(20, 25, ((3, 0.8),)), Load(20, 150, (), 2)),
     ),
     Trial("lossy", 4, 25, 0.01, (Load(30, 40), Load(30, 40, ((2, 1.0),)), Load(30, 40, ((1, 0.45), (3, 0.45))))),
+    Trial(
+        "a network that turns lossy",
+        4,
+        40,
+        0,
+        (Load(20, 200), Load(30, 200, loss=0.015), Load(30, 25, ((3, 0.7),)), Load(30, 200, loss=0)),
+    ),
+    Trial("a large group", 12, 15, 0, (Load(10, 120), Load(10, 30, ((7, 0.9),)), Load(10, 120, (), 110))),
 )
 
 
@@ -112,8 +130,10 @@ def scenario(trial: Trial, variant: Variant, seed: int) -> Scenario:
                 workload.append(
                     {"kind": "poisson", "members": [names[rank]], "interval_ms": gap, "start_ms": start, "stop_ms": stop}
                 )
-        if load.delay_ms:
-            faults.append({"kind": "set", "at_ms": start, "latency": latency_of(load.delay_ms)})
+        change: dict[str, Any] = {"latency": latency_of(load.delay_ms)} if load.delay_ms else {}
+        change |= {"loss": load.loss} if load.loss is not None else {}
+        if change:
+            faults.append({"kind": "set", "at_ms": start, **change})
         start = stop
     return parse_scenario(
         {
@@ -132,12 +152,26 @@ def scenario(trial: Trial, variant: Variant, seed: int) -> Scenario:
 
 
 class Outcome(NamedTuple):
-    """Of one run: mean latency in ms and messages per phase, over the whole run, and what `auto` chose when."""
+    """Of one run: the sum of the latencies in ns and the deliveries of every phase, and what `auto` chose when, in seconds."""
+
+    sums: list[int]
+    counts: list[int]
+    chosen: list[tuple[float, str]]
+
+
+class Means(NamedTuple):
+    """Of all runs with one orderer: the mean latency in ms of every phase, and over all."""
 
     phases: list[float]
-    messages: list[int]
     whole: float
-    chosen: list[tuple[float, str]]
+
+
+def means(outcomes: list[Outcome]) -> Means:
+    """All deliveries count alike."""
+    sums = [sum(found) for found in zip(*(one.sums for one in outcomes), strict=True)]
+    counts = [sum(found) for found in zip(*(one.counts for one in outcomes), strict=True)]
+    phases = [total / count / NS for total, count in zip(sums, counts, strict=True)]
+    return Means(phases, sum(sums) / sum(counts) / NS)
 
 
 def measure(trial: Trial, variant: Variant, seed: int) -> Outcome:
@@ -159,80 +193,129 @@ def measure(trial: Trial, variant: Variant, seed: int) -> Outcome:
         phase = next(index for index, end in enumerate(ends) if sent < end)
         sums[phase] += now - sent
         counts[phase] += 1
-    means = [round(total / count / NS, 3) for total, count in zip(sums, counts, strict=True)]
     first = f"{member(0)}#1"
     chosen = [
         (round(now / NS / 1_000 - BEGIN_S, 1), str(Variant(ordering.order, tuple(ordering.options.items()))))
         for process, now, ordering in tally.switches
         if process == first
     ]
-    return Outcome(means, [count // trial.members for count in counts], round(sum(sums) / sum(counts) / NS, 3), chosen)
+    return Outcome(sums, counts, chosen)
 
 
-def _work(job: tuple[Trial, Variant, int]) -> Outcome:
+Job = tuple[Trial, Variant, int]
+
+
+def _work(job: Job) -> Outcome:
     return measure(*job)
+
+
+class Kept:
+    """Runs that are finished, in a file of JSON lines, by what decides their outcome: the job, and the code that is simulated."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.code = hashlib.sha256()
+        package = Path(isotone.__file__).parent
+        for file in sorted(file for part in ("model", "protocol", "sim") for file in (package / part).rglob("*.*")):
+            if file.suffix in (".py", ".json"):
+                self.code.update(file.read_bytes())
+        lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
+        self.outcomes = {key: Outcome(*values) for key, values in map(json.loads, lines)}
+
+    def key(self, job: Job) -> str:
+        """What names a run."""
+        digest = self.code.copy()
+        digest.update(repr(job).encode())
+        return digest.hexdigest()
+
+    def add(self, job: Job, outcome: Outcome) -> None:
+        """A run is finished."""
+        self.outcomes[self.key(job)] = outcome
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([self.key(job), outcome]) + "\n")
+
+
+class Result:
+    """All runs of one trial."""
+
+    def __init__(self, trial: Trial, runs: dict[str, list[Outcome]]) -> None:
+        self.trial = trial
+        self.runs = runs
+        self.means = {name: means(outcomes) for name, outcomes in runs.items()}
+        self.fixed = [str(variant) for variant in fixed(trial)]
+        self.best = [min(self.fixed, key=lambda name: self.means[name].phases[phase]) for phase in range(len(trial.loads))]
+        self.best_whole = min(self.fixed, key=lambda name: self.means[name].whole)
+
+    def ratios(self) -> list[float]:
+        """How `auto` does in each phase, against the best fixed choice of that phase."""
+        return [self.means["auto"].phases[phase] / self.means[name].phases[phase] for phase, name in enumerate(self.best)]
+
+    def single(self, phase: int) -> list[float]:
+        """The same of single runs, against the same choice with the same seed."""
+        pairs = zip(self.runs["auto"], self.runs[self.best[phase]], strict=True)
+        return sorted(means([auto]).phases[phase] / means([other]).phases[phase] for auto, other in pairs)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether no fixed choice is best in every phase."""
+        return len(set(self.best)) > 1
+
+    @property
+    def kept(self) -> bool:
+        """Whether `auto` is near the best of every phase, and better than all over the run where none is always best."""
+        whole = not self.undecided or self.means["auto"].whole < self.means[self.best_whole].whole
+        return whole and max(self.ratios()) <= WITHIN
 
 
 PREFACE = """\
 # `auto` against every fixed choice
 
 Made by `{command}`, from the simulator; the same command makes the same page.
-Group sizes, rates, delays and shares are not those of the sweep that the table was learned from ([policy.md](policy.md)). A
-message belongs to the phase in which it was handed in; its latency is from there to its delivery, the mean over all members,
-in ms. What `auto` needs to notice a change and to switch is part of its phase, so short phases cost it more: here they last 15
-to 30 s. *Best* is the best fixed choice of each phase, among all total orders with their defaults and a sequencer at every
-member that is the busiest in some phase. A fixed choice must keep to one column for the whole run.\
+Group sizes, rates, delays, losses and shares are not those of the sweep that the table was learned from
+([policy.md](policy.md)). A message belongs to the phase in which it was handed in; its latency is from there to its delivery,
+the mean over all members and over {seeds} runs with other seeds, in ms. What `auto` needs to notice a change and to switch is
+part of its phase, so short phases cost it more: here they last 10 to 30 s. *Best* is the best fixed choice of each phase,
+among all total orders with their defaults and a sequencer at every member that is the busiest in some phase. A fixed choice
+must keep to one column for the whole run. *Single runs* are `auto` against that best choice with the same seed, the lowest and
+the highest: with loss a few dozen lost packets make up the mean of a phase, and chance alone moves it by a fifth.
+
+{summary}\
 """
 
 
-def names(trial: Trial) -> list[str]:
-    """The fixed choices."""
-    return [str(variant) for variant in fixed(trial)]
+def summary(results: list[Result]) -> str:
+    """What came out, in words."""
+    ratios = [ratio for result in results for ratio in result.ratios()]
+    undecided = [result for result in results if result.undecided]
+    better = [one for one in undecided if one.means["auto"].whole < one.means[one.best_whole].whole]
+    return (
+        f"Over {len(ratios)} phases of {len(results)} trials `auto` / best is {min(ratios):.2f} to {max(ratios):.2f}. "
+        f"In {len(undecided)} trials no fixed choice is best in every phase; in {len(better)} of them `auto` is better over "
+        f"the whole run than every fixed choice."
+    )
 
 
-def ratios(trial: Trial, found: dict[str, Outcome]) -> list[float]:
-    """How `auto` does in each phase, against the best fixed choice of that phase."""
-    return [
-        found["auto"].phases[index] / min(found[name].phases[index] for name in names(trial)) for index in range(len(trial.loads))
-    ]
-
-
-def undecided(trial: Trial, found: dict[str, Outcome]) -> bool:
-    """Whether no fixed choice is best in every phase."""
-    phases = range(len(trial.loads))
-    best = [min(found[name].phases[index] for name in names(trial)) for index in phases]
-    return not any(all(found[name].phases[index] == best[index] for index in phases) for name in names(trial))
-
-
-def kept(trial: Trial, found: dict[str, Outcome]) -> bool:
-    """Whether `auto` is near the best of every phase, and better than all over the run where none is always best."""
-    whole = not undecided(trial, found) or found["auto"].whole < min(found[name].whole for name in names(trial))
-    return whole and max(ratios(trial, found)) <= WITHIN
-
-
-def page(results: dict[str, dict[str, Outcome]], command: str) -> str:
+def page(results: list[Result], seeds: int, command: str) -> str:
     """The results for people."""
-    lines = [PREFACE.format(command=command)]
-    for trial in TRIALS:
-        if trial.name not in results:
-            continue
-        found = results[trial.name]
-        columns = [*names(trial), "auto"]
+    lines = [PREFACE.format(command=command, seeds=seeds, summary=summary(results))]
+    for result in results:
+        trial, found = result.trial, result.means
+        columns = [*result.fixed, "auto"]
         lines += ["", f"## {trial.name.capitalize()}", "", f"{trial.told()[0].upper()}{trial.told()[1:]}.", ""]
-        lines += ["| phase | " + " | ".join(f"`{name}`" for name in columns) + " | `auto` / best |"]
-        lines += ["| --- |" + " --- |" * (len(columns) + 1)]
-        for index, (load, ratio) in enumerate(zip(trial.loads, ratios(trial, found), strict=True)):
-            best = min(found[name].phases[index] for name in names(trial))
-            cells = [found[name].phases[index] for name in columns]
-            shown = " | ".join(f"**{cell:.3g}**" if cell == best else f"{cell:.3g}" for cell in cells)
-            lines.append(f"| {load.seconds} s: {load.told()} | {shown} | {ratio:.2f} |")
-        best = min(found[name].whole for name in names(trial))
-        shown = " | ".join(
-            f"**{found[name].whole:.3g}**" if found[name].whole == best else f"{found[name].whole:.3g}" for name in columns
-        )
-        lines.append(f"| all messages | {shown} | {found['auto'].whole / best:.2f} |")
-        chosen = "; ".join(f"{at:g} s `{what}`" for at, what in found["auto"].chosen)
-        lines += ["", f"`auto` switched, seconds after the first message: {chosen or 'never'}."]
+        lines += ["| phase | " + " | ".join(f"`{name}`" for name in columns) + " | `auto` / best | single runs |"]
+        lines += ["| --- |" + " --- |" * (len(columns) + 2)]
+        for phase, (load, ratio, best) in enumerate(zip(trial.loads, result.ratios(), result.best, strict=True)):
+            cells = [(name, f"{found[name].phases[phase]:.3g}") for name in columns]
+            shown = " | ".join(f"**{cell}**" if name == best else cell for name, cell in cells)
+            single = result.single(phase)
+            lines.append(f"| {load.seconds} s: {load.told()} | {shown} | {ratio:.2f} | {single[0]:.2f} – {single[-1]:.2f} |")
+        cells = [(name, f"{found[name].whole:.3g}") for name in columns]
+        shown = " | ".join(f"**{cell}**" if name == result.best_whole else cell for name, cell in cells)
+        lines.append(f"| all messages | {shown} | {found['auto'].whole / found[result.best_whole].whole:.2f} | |")
+        lines += ["", "`auto` switched, seconds after the first message:", ""]
+        for seed, run in enumerate(result.runs["auto"], 1):
+            lines.append(f"- seed {seed}: " + ("; ".join(f"{at:g} s `{what}`" for at, what in run.chosen) or "never"))
     return "\n".join(lines) + "\n"
 
 
@@ -240,26 +323,36 @@ def main() -> int:
     """Run the trials; the exit status is 1 if `auto` does not keep what it promises."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--keep", type=Path)
     parser.add_argument("--trial", action="append", choices=[trial.name for trial in TRIALS])
     arguments = parser.parse_args()
     trials = [trial for trial in TRIALS if not arguments.trial or trial.name in arguments.trial]
-    jobs = [(trial, variant, arguments.seed) for trial in trials for variant in [*fixed(trial), AUTO]]
-    results: dict[str, dict[str, Outcome]] = {trial.name: {} for trial in trials}
+    seeds = range(1, arguments.seeds + 1)
+    jobs = [(trial, variant, seed) for trial in trials for variant in [*fixed(trial), AUTO] for seed in seeds]
+    kept = Kept(arguments.keep)
+    todo = [job for job in jobs if kept.key(job) not in kept.outcomes]
     with ProcessPoolExecutor(arguments.jobs, multiprocessing.get_context("spawn")) as pool:
-        done = track(pool.map(_work, jobs), "runs", len(jobs), disable=not sys.stderr.isatty())
-        for (trial, variant, _), outcome in zip(jobs, done, strict=True):
-            results[trial.name][str(variant)] = outcome
+        done = track(pool.map(_work, todo), "runs", len(todo), disable=not sys.stderr.isatty())
+        for job, outcome in zip(todo, done, strict=True):
+            kept.add(job, outcome)
+    results = []
+    for trial in trials:
+        variants = [*fixed(trial), AUTO]
+        runs = {str(variant): [kept.outcomes[kept.key((trial, variant, seed))] for seed in seeds] for variant in variants}
+        results.append(Result(trial, runs))
     if arguments.json:
-        print(json.dumps({name: {key: one._asdict() for key, one in found.items()} for name, found in results.items()}, indent=1))
-    text = page(results, f"python benchmarks/policy.py --seed {arguments.seed} --out docs/policy-evaluation.md")
+        told = {one.trial.name: {name: found._asdict() for name, found in one.means.items()} for one in results}
+        print(json.dumps(told, indent=1))
+    command = f"python benchmarks/policy.py --seeds {arguments.seeds} --out docs/policy-evaluation.md"
+    text = page(results, arguments.seeds, command)
     if arguments.out is not None:
         arguments.out.write_text(text, encoding="utf-8")
     elif not arguments.json:
         print(text)
-    return 0 if all(kept(trial, results[trial.name]) for trial in trials) else 1
+    return 0 if all(result.kept for result in results) else 1
 
 
 if __name__ == "__main__":

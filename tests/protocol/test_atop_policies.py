@@ -23,7 +23,7 @@ from isotone.protocol.ordering.atop.policies import (
     fitted,
     parse_patterns,
 )
-from isotone.protocol.ordering.atop.policy import Group, Policy, policy_names, register_policy
+from isotone.protocol.ordering.atop.policy import POLICIES, Group, Policy, register_policy
 from isotone.sim import draw
 from isotone.sim.judge import judge
 from isotone.sim.swarm import CHECKER, find_checker
@@ -250,7 +250,7 @@ def test_a_user_can_write_a_policy() -> None:
     bag.submit("b#1", 2)
     assert bag.settle()
     assert bag.report().verdict == "ok"
-    assert {"favour", "bookkeeper"} <= set(policy_names())
+    assert {"favour", "bookkeeper"} <= set(POLICIES.names())
 
 
 def test_the_policy_of_the_documentation_works() -> None:

@@ -18,10 +18,11 @@ from isotone.protocol.ordering.fifo import Fifo
 
 @pytest.fixture(autouse=True)
 def _registry_as_before() -> Iterator[None]:
-    before = dict(registry._ORDERERS)
+    known = registry.ORDERERS._known
+    before = dict(known)
     yield
-    registry._ORDERERS.clear()
-    registry._ORDERERS.update(before)
+    known.clear()
+    known.update(before)
 
 
 def test_every_orderer_is_found_by_its_name() -> None:

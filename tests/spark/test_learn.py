@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,13 @@ def test_the_packaged_table_is_made_from_the_stored_cells(tmp_path: Path, capsys
         main(["learn", str(CELLS), "--out", str(tmp_path / "table.json")])
     assert end.value.code == 0
     assert (tmp_path / "table.json").read_text() == PACKAGED.read_text()
-    assert "6 orders at 288 points" in capsys.readouterr().out
+    assert "6 orders at 384 points" in capsys.readouterr().out
+
+
+def test_the_experiment_is_what_its_script_writes(tmp_path: Path) -> None:
+    script = ROOT / "benchmarks" / "policy_grid.py"
+    subprocess.run([sys.executable, str(script), "--out", str(tmp_path / "policy.toml")], check=True)
+    assert (tmp_path / "policy.toml").read_text() == (ROOT / "experiments" / "policy.toml").read_text()
 
 
 def mean_latency_ns(parameters: dict[str, Any], data: dict[str, Any], seed: int) -> float:

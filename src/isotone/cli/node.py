@@ -20,7 +20,7 @@ def node(
     group: Annotated[str, typer.Option(help="The group's name.")] = "default",
     listen: Annotated[str, typer.Option(help="HOST:PORT to listen on; port 0 takes a free one.")] = "127.0.0.1:0",
     seed: Annotated[list[str] | None, typer.Option(help="HOST:PORT of a process that may be in the group; repeatable.")] = None,
-    order: Annotated[str, typer.Option(help="The orderer.")] = "single_phase",
+    order: Annotated[str, typer.Option(help="The orderer; auto lets the group choose (docs/policy.md).")] = "single_phase",
     level: Annotated[str, typer.Option(help="agreed, k or safe.")] = "agreed",
     k: Annotated[int, typer.Option(help="For level k: how many members hold a message before it is delivered.")] = 1,
     membership: Annotated[str, typer.Option(help="partitionable, or primary: only a majority goes on.")] = "partitionable",

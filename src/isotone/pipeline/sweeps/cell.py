@@ -57,6 +57,8 @@ class Job:
     expected: Expectation
     measures: tuple[Measure, ...]
     timeout_s: float
+    rows: bool = True
+    """Whether the rows of the cells are wanted, for metrics."""
 
 
 class _TimeIsUp(BaseException):
@@ -67,7 +69,7 @@ def run_cells(cells: Sequence[Cell], job: Job) -> Iterator[Any]:
     """The batches of some cells, one cell after the other."""
     for cell in cells:
         table, outcome = run_cell(cell, job)
-        if table is not None:
+        if table is not None and job.rows:
             yield from _batches(table, cell.id)
         yield _last(outcome)
 

@@ -94,8 +94,10 @@ class _Waves:
         self._spark = spark
         self._cores = max(1, int(spark.sparkContext.defaultParallelism))
         scenarios = tuple(base.data for base in experiment.scenarios)
-        self._job = Job(scenarios, experiment.checks, experiment.expected, experiment.measures, experiment.timeout_s)
         self._measured = experiment.metrics != ()
+        self._job = Job(
+            scenarios, experiment.checks, experiment.expected, experiment.measures, experiment.timeout_s, self._measured
+        )
         self._schema = f"{history_schema()}, `{OUTCOME}` string"
         self._cost, self._seconds = COST_PER_SECOND, 1.0
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from isotone.model.errors import ConfigError, RemoteProtocolError, unknown
 from isotone.model.view import LEVELS, Ordering
+from isotone.protocol.named import Named
 from isotone.protocol.ordering.all_ack import AllAck
 from isotone.protocol.ordering.atop.mechanism import Atop
 from isotone.protocol.ordering.causal import Causal
@@ -18,35 +21,15 @@ from isotone.protocol.semantic.fifo import SemanticFifo
 from isotone.protocol.semantic.total import SemanticTotal
 from isotone.protocol.switching.policy import AUTO, concrete, find_policy
 
-_ORDERERS: dict[str, type[Orderer]] = {}
-
-
-def register(orderer: type[Orderer]) -> None:
-    """Make an orderer known by its name."""
-    if orderer.name == AUTO:
-        raise ConfigError(f"an orderer cannot be named {AUTO!r}: that is the choice by a policy")
-    if orderer.name in _ORDERERS and _ORDERERS[orderer.name] is not orderer:
-        raise ConfigError(f"an orderer named {orderer.name!r} is registered already")
-    _ORDERERS[orderer.name] = orderer
-
+ORDERERS: Final = Named[Orderer]("an orderer", "order", AUTO)
+register = ORDERERS.register
+find = ORDERERS.find
+names = ORDERERS.names
 
 for _orderer in (
     Fifo, Causal, Sequencer, SinglePhase, AllAck, TwoPhase, Atop, Token, SemanticFifo, SemanticCausal, SemanticTotal,
 ):  # fmt: skip
     register(_orderer)
-
-
-def names() -> list[str]:
-    """The names of all known orderers."""
-    return sorted(_ORDERERS)
-
-
-def find(name: str) -> type[Orderer]:
-    """The orderer of that name."""
-    orderer = _ORDERERS.get(name)
-    if orderer is None:
-        raise unknown("order", name, (*_ORDERERS, AUTO))
-    return orderer
 
 
 def validate_remote(peer: str, ordering: Ordering) -> None:
@@ -75,7 +58,7 @@ def validate(ordering: Ordering) -> None:
     conflicts = ordering.conflicts
     if conflicts is not None:
         if not orderer.semantic:
-            semantic = ", ".join(name for name in names() if _ORDERERS[name].semantic)
+            semantic = ", ".join(name for name in names() if find(name).semantic)
             raise ConfigError(
                 f"order {orderer.name!r} looks at no conflict relation: one goes with {semantic or 'semantic orders'}"
             )

@@ -4,7 +4,13 @@ Deliveries are counted by sender, and the counts are noted once per period; dela
 other member per period (the acknowledgements of a link wait for company, so its round trips say little on a fast network).
 All numbers are integers, so that the same run looks the same on every machine.
 
-Invariant: nothing is kept that grows with the traffic: at most `PERIODS` notes, and per member a count and a round trip.
+How far back to look: few messages say little, since chance has its part in who sent them; many are of a load that may be over.
+So an observation begins with the last few, and looks twice as far back for as long as the older half of what it sees could
+be of the same load as the newer one (a χ² test of two counts per member). After a change it sees the new load alone, and the
+longer that lasts, the more of it.
+
+Invariant: nothing is kept that grows with the traffic: at most `PERIODS` notes, `ECHOES` outcomes of echoes, and per member a
+count, `TRIPS` round trips and the echoes of `PATIENCE_NS`.
 """
 
 from __future__ import annotations
@@ -19,15 +25,20 @@ from isotone.model.ids import ProcessId
 from isotone.model.settings import MS, SECOND
 
 PERIOD_NS = 250 * MS
-PERIODS = 24
+PERIODS = 48
 """An observation looks back over so many periods at most."""
 ENOUGH = 24
-"""It looks back no further than it takes to see so many batches."""
+"""It looks back at least as far as it takes to see so many batches."""
 LEAST = 6
 """With fewer there is nothing to be said."""
-_ECHOES = 1024
+TRIPS = 3
+"""The delay is taken from so many round trips per member."""
+PATIENCE_NS = SECOND
+"""An echo that is not back by then counts as lost; far away is not lossy."""
+ECHOES = 128
+"""The loss is that among so many echoes."""
 _DOUBT = 64
-"""So many echoes are taken to have come back before the first was sent: a single one that is lost says little."""
+"""So many are taken to have come back before the first was sent: a single one that is lost says little."""
 
 
 class Observation(NamedTuple):
@@ -64,12 +75,17 @@ class Observation(NamedTuple):
     def skew(self, rank: int, doubt: bool = False) -> int:
         """How far a member's share is on the way from an even one (0) to all (1000); below 0 for one that sends less.
 
-        With `doubt` it is the share that the member has at least, chance aside: n batches may stand for n − √n.
+        With `doubt` it is the share that the member has at least, chance aside: a deviation of a binomial count less.
         """
         members, total, count = self.members, self.total, self.batches[rank]
-        if doubt and count < total:
-            count -= isqrt(count)
+        if doubt:
+            count -= isqrt(count * (total - count) // total)
         return 1_000 * (members * count - total) // (total * (members - 1))
+
+    def busier(self, one: int, other: int) -> bool:
+        """Whether a member surely sends more than another: by more than two deviations of the difference of their counts."""
+        more = self.batches[one] - self.batches[other]
+        return more > 0 and more * more > 4 * (self.batches[one] + self.batches[other])
 
 
 class Observer:
@@ -79,10 +95,9 @@ class Observer:
         self._rank_of = {member: rank for rank, member in enumerate(members)}
         self._counts = [0] * len(members)
         self._notes: deque[tuple[int, tuple[int, ...]]] = deque([(now, tuple(self._counts))], maxlen=PERIODS + 1)
-        self._trips: dict[ProcessId, int] = {}
-        self._asked: dict[ProcessId, int] = {}  # when the last echo went to whom, until it comes back
-        self._echoes = _DOUBT
-        self._lost = 0
+        self._trips: deque[int] = deque(maxlen=TRIPS * (len(members) - 1))
+        self._asked: dict[ProcessId, deque[int]] = {member: deque() for member in members}
+        self._lost: deque[bool] = deque([False] * _DOUBT, maxlen=ECHOES)
 
     def watch(self, hand_up: Callable[[Upcall], None]) -> Callable[[Upcall], None]:
         """The same way up, but batches that are delivered are counted."""
@@ -96,23 +111,21 @@ class Observer:
         return counted
 
     def asked(self, peer: ProcessId, now: int) -> None:
-        """An echo goes out; one that has not come back by now counts as lost."""
-        self._echoes += 1
-        if peer in self._asked:
-            self._lost += 1
-        self._asked[peer] = now
-        if self._echoes > _ECHOES:  # what was long ago counts for less
-            self._echoes //= 2
-            self._lost //= 2
+        """An echo goes out."""
+        asked = self._asked[peer]
+        asked.append(now)
+        while asked[0] < now - PATIENCE_NS:
+            asked.popleft()
+            self._lost.append(True)
 
     def answered(self, peer: ProcessId, at: int, now: int) -> None:
         """An echo of the time `at` came back."""
-        if self._asked.get(peer) != at:
-            return  # an old one, or a repetition
-        del self._asked[peer]
-        trip = now - at
-        known = self._trips.get(peer)
-        self._trips[peer] = trip if known is None else known + (trip - known) // 4
+        asked = self._asked.get(peer, ())
+        if at not in asked:
+            return  # one that was given up, a repetition, or never sent
+        self._asked[peer].remove(at)
+        self._trips.append(now - at)
+        self._lost.append(False)
 
     def note(self, now: int) -> None:
         """A period is over."""
@@ -120,17 +133,27 @@ class Observer:
 
     def look(self) -> Observation | None:
         """What there is to see at the end of a period, if it is enough to say something."""
-        if not self._trips:
+        periods = len(self._notes) - 1
+        if not periods or not self._trips:
             return None
-        now, counts = self._notes[-1]
-        batches: tuple[int, ...] = ()
-        span = 0
-        for then, before in list(self._notes)[-2::-1]:
-            batches = tuple(count - old for count, old in zip(counts, before, strict=True))
-            span = now - then
-            if sum(batches) >= ENOUGH:
-                break
+        back = next((back for back in range(1, periods) if sum(self._sent(back, 0)) >= ENOUGH), periods)
+        while 2 * back <= periods and _alike(self._sent(2 * back, back), self._sent(back, 0)):
+            back *= 2
+        batches = self._sent(back, 0)
+        span = self._notes[-1][0] - self._notes[-1 - back][0]
         if sum(batches) < LEAST or span <= 0:
             return None
-        trips = sorted(self._trips.values())
-        return Observation(batches, span, max(1, trips[len(trips) // 2] // 2), 1_000 * self._lost // (2 * self._echoes))
+        trips = sorted(self._trips)
+        loss = 1_000 * sum(self._lost) // (2 * len(self._lost))
+        return Observation(batches, span, max(1, trips[len(trips) // 2] // 2), loss)
+
+    def _sent(self, first: int, last: int) -> tuple[int, ...]:
+        """The batches of each member from `first` periods ago to `last` periods ago."""
+        before, after = self._notes[-1 - first][1], self._notes[-1 - last][1]
+        return tuple(count - old for count, old in zip(after, before, strict=True))
+
+
+def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether two counts, over equal times, can be of the same load: χ² is within three deviations of its mean."""
+    parts = [1_000 * (a - b) ** 2 // (a + b) for a, b in zip(one, other, strict=True) if a + b]
+    return sum(parts) <= 1_000 * len(parts) + 3 * isqrt(2 * len(parts) * 1_000_000)

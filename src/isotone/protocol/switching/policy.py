@@ -11,7 +11,7 @@ come from, so that a sequencer at another member is another choice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import ClassVar, Final
 
 import msgspec
@@ -19,8 +19,9 @@ import msgspec
 from isotone.model.errors import ConfigError, unknown
 from isotone.model.ids import ProcessId, name_of
 from isotone.model.records import Echo
-from isotone.model.settings import MS, SECOND
+from isotone.model.settings import SECOND
 from isotone.model.view import Ordering, View
+from isotone.protocol.named import Named
 from isotone.protocol.switching.observe import PERIOD_NS, Observation, Observer
 from isotone.protocol.switching.table import Predictor, best, packaged
 
@@ -29,8 +30,6 @@ DWELL_NS: Final = 2 * SECOND
 """After a view or a switch nothing is decided for so long."""
 GAIN: Final = 10
 TIMES: Final = 2
-IDLE: Final = Observation((2, 2, 2), 2_000 * SECOND, MS, 0)
-"""A group begins with what is best for this."""
 
 
 class Policy:
@@ -51,26 +50,9 @@ class Policy:
         raise NotImplementedError
 
 
-_POLICIES: dict[str, type[Policy]] = {}
-
-
-def register_policy(policy: type[Policy]) -> None:
-    """Make a policy known by its name."""
-    if _POLICIES.setdefault(policy.name, policy) is not policy:
-        raise ConfigError(f"a switching policy named {policy.name!r} is registered already")
-
-
-def find_policy(name: str) -> type[Policy]:
-    """The policy of that name."""
-    policy = _POLICIES.get(name)
-    if policy is None:
-        raise unknown("switching policy", name, _POLICIES)
-    return policy
-
-
-def policy_names() -> list[str]:
-    """The names of all known policies."""
-    return sorted(_POLICIES)
+POLICIES: Final = Named[Policy]("a switching policy", "switching policy")
+register_policy = POLICIES.register
+find_policy = POLICIES.find
 
 
 def concrete(ordering: Ordering) -> Ordering:
@@ -104,8 +86,7 @@ class Learned(Policy):
 
     @classmethod
     def first(cls) -> tuple[str, dict[str, int | str | bool]]:
-        predictor = cls.predictor()
-        return best({order: predictor.latency(order, IDLE, 0) for order in predictor.orders}), {}
+        return cls.predictor().safest, {}
 
     def decide(self, observation: Observation, current: Ordering, now: int) -> Ordering | None:
         predictor = self.predictor()
@@ -115,28 +96,25 @@ class Learned(Policy):
             doubtful = observation.skew(observation.busiest, doubt=True)
             predictions["sequencer"] = predictor.latency("sequencer", observation, doubtful)
         order = best(predictions)
-        options = self._seat(observation.busiest) if order == "sequencer" else {}
-        wanted = Ordering(order, options=options)
-        present = self._present(predictor, predictions, observation, current)
-        if present is not None and present * 100 <= predictions[order] * (100 + GAIN):
+        wanted = Ordering(order, options={"at": name_of(self.members[observation.busiest])} if order == "sequencer" else {})
+        seat = self._seat(current)
+        present = predictions.get(current.order)
+        if seat is not None and present is not None:
+            present = predictor.latency(current.order, observation, observation.skew(seat))
+        little = present is not None and present * 100 <= predictions[order] * (100 + GAIN)
+        if little or (order == current.order and seat is not None and not observation.busier(observation.busiest, seat)):
             self._wanted = None
             return None
         self._times = self._times + 1 if wanted == self._wanted else 1
         self._wanted = wanted
         return wanted if self._times >= TIMES else None
 
-    def _seat(self, rank: int) -> dict[str, int | str | bool]:
-        return {"at": name_of(self.members[rank])}
-
-    def _present(
-        self, predictor: Predictor, predictions: Mapping[str, int], observation: Observation, current: Ordering
-    ) -> int | None:
-        """The latency that the ordering in force should have; None if the table does not know it."""
-        if current.order != "sequencer" or current.order not in predictions:
-            return predictions.get(current.order)
-        at = current.options.get("at")
-        seat = next((rank for rank, member in enumerate(self.members) if name_of(member) == at), 0)
-        return predictor.latency(current.order, observation, observation.skew(seat))
+    def _seat(self, ordering: Ordering) -> int | None:
+        """The rank of the member that numbers."""
+        if ordering.order != "sequencer":
+            return None
+        at = ordering.options.get("at")
+        return next((rank for rank, member in enumerate(self.members) if name_of(member) == at), 0)
 
 
 register_policy(Learned)

@@ -2,8 +2,9 @@
 
 The packaged `table.json` is what `isotone learn` makes of the sweep `experiments/policy.toml` (docs/policy.md). Between two
 points of an axis the logarithm of the latency is a straight line over the logarithm of rate, delay and group size, and over
-skew and loss as they are; beyond the ends of an axis it stays what it is at the end, but for a skew below 0, which goes on as
-it begins. Logarithms are integers (`log2`), so that a prediction is the same on every machine.
+the skew as it is; over loss the latency itself is one, since every loss adds its wait. Beyond the ends of an axis it stays what
+it is at the end, but for a skew below 0, which goes on as it begins. Logarithms are integers (`log2`), so that a prediction is
+the same on every machine.
 """
 
 from __future__ import annotations
@@ -81,20 +82,26 @@ class Predictor:
         self.orders = tuple(table.orders)
         self._axes = [[_SCALES[name](number) for number in axis] for name, axis in table.axes.items()]
         self._logs = {order: [log2(latency) for latency in latencies] for order, latencies in table.orders.items()}
+        skew = prod(len(axis) for axis in self._axes[AXES.index("skew") + 1 :])
+        cycle = skew * len(self._axes[AXES.index("skew")])
+        even = {order: sum(log for index, log in enumerate(logs) if index % cycle < skew) for order, logs in self._logs.items()}
+        self.safest = best(even)
+        """What is good when nothing is known yet: of all points with an even load, it has the least geometric mean."""
 
     def latency(self, order: str, observation: Observation, skew: int) -> int:
         """The mean latency to be expected of an orderer, in microseconds."""
         place = (
             log2(observation.members), max(_SKEW_LEAST, skew), log2(1 + observation.per_1000_s), log2(1 + observation.delay_ns),
-            observation.loss,
         )  # fmt: skip
+        *axes, losses = self._axes
         values = self._logs[order]
-        for depth, (axis, number) in enumerate(zip(self._axes, place, strict=True)):
+        for depth, (axis, number) in enumerate(zip(axes, place, strict=True)):
             index, part = _between(axis, number, beyond=AXES[depth] == "skew")
             size = len(values) // len(axis)
             low, high = values[index * size : (index + 1) * size], values[(index + 1) * size : (index + 2) * size]
             values = [(one * (_ONE - part) + other * part) // _ONE for one, other in zip(low, high, strict=True)]
-        return exp2(values[0])
+        index, part = _between(losses, observation.loss, beyond=False)
+        return (exp2(values[index]) * (_ONE - part) + exp2(values[index + 1]) * part) // _ONE
 
 
 def _between(axis: list[int], number: int, beyond: bool) -> tuple[int, int]:

@@ -9,10 +9,11 @@ derive from `Policy`, and register the class under its name in every process of 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
-from isotone.model.errors import ConfigError, RemoteProtocolError, unknown
+from isotone.model.errors import ConfigError, RemoteProtocolError
 from isotone.model.ids import ProcessId
+from isotone.protocol.named import Named
 
 
 class Group(NamedTuple):
@@ -64,23 +65,6 @@ class Policy:
         raise RemoteProtocolError(f"policy {self.name} exchanges nothing, got {stamp[:4]} from rank {sender}")
 
 
-_POLICIES: dict[str, type[Policy]] = {}
-
-
-def register_policy(policy: type[Policy]) -> None:
-    """Make a policy known by its name."""
-    if _POLICIES.setdefault(policy.name, policy) is not policy:
-        raise ConfigError(f"a policy named {policy.name!r} is registered already")
-
-
-def find_policy(name: str) -> type[Policy]:
-    """The policy of that name."""
-    policy = _POLICIES.get(name)
-    if policy is None:
-        raise unknown("value of option policy", name, _POLICIES)
-    return policy
-
-
-def policy_names() -> list[str]:
-    """The names of all known policies."""
-    return sorted(_POLICIES)
+POLICIES: Final = Named[Policy]("a policy", "value of option policy")
+register_policy = POLICIES.register
+find_policy = POLICIES.find
