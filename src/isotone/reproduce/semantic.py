@@ -50,7 +50,7 @@ def message_phases(results: Results) -> Section:
         Claim(
             "FIFO and causal order take one phase.",
             "one",
-            f"{short(min(single))} to {short(max(single))} delays",
+            f"at most {short(max(single))} delays, alone and busy",
             judged.criterion,
             judged.holds,
         )
