@@ -82,9 +82,7 @@ def overhead(results: Results, quick: bool) -> Section:
         Claim(
             "As long as the links can carry the doubled traffic, switching costs no throughput.",
             f"the same up to about {KNEE:g}/s",
-            f"the same up to {_per(knee)} (steps of {rates[1] - rates[0]}/s); the links carry "
-            f"{_per(CAPACITY['node'])}, doubled "
-            f"{_per(CAPACITY['node'] / 2)}",
+            f"the same up to {_per(knee)}; the links carry {_per(CAPACITY['node'])}, doubled {_per(CAPACITY['node'] / 2)}",
             judged.criterion,
             judged.holds and bool(fits),
         )
@@ -153,10 +151,11 @@ def overhead(results: Results, quick: bool) -> Section:
                 judged.criterion,
                 judged.holds,
                 f"Senders stand still {share['stop'][0]:.1%} of the time at {_per(rates[0])} and {share['stop'][-1]:.1%} at "
-                f"{_per(rates[-1])}: a stop takes a few delays, so it costs a few per cent, and less than one "
-                "message's turn at low "
-                "rates. Sending everything twice costs up to half. When the links are full, stop is ahead of dual; the paper's "
-                "own stop must have taken far longer.",
+                f"{_per(rates[-1])}; sending everything twice costs up to half of the throughput. So stop is behind "
+                "dual only as "
+                "long as the links have room for the doubled traffic; a stop that is behind at every rate must take "
+                "longer than "
+                "this one.",
             )
         )
     setup = (
