@@ -6,7 +6,7 @@ import pytest
 
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import ConfigError, RemoteProtocolError
-from isotone.model.events import DeliveryBatch
+from isotone.model.events import Apart, DeliveryBatch
 from isotone.model.records import Cast, Packet
 from isotone.model.settings import MS, SECOND
 from isotone.model.view import Ordering
@@ -105,6 +105,12 @@ def test_components_with_different_relations_do_not_merge() -> None:
         bag.live[process].submit([b"still there"], bag.now, ["update"])
     bag.run(100 * MS)
     assert [u.payloads for u in bag.upcalls["b#1"] if isinstance(u, DeliveryBatch)] == [[b"still there"]]
+    for process, peer in (("a#1", "x#1"), ("b#1", "x#1"), ("x#1", "a#1")):
+        (told,) = [u for u in bag.upcalls[process] if isinstance(u, Apart)]  # once, though probes come again and again
+        assert told.peer[0] in "ab" if peer == "a#1" else told.peer == peer
+        where = f"at {process if process != 'x#1' else told.peer}, not at x#1"
+        assert f"type 'increment' conflicts with 'update' {where}" in told.reason
+        assert "\n" not in told.reason
 
 
 def test_two_that_found_together_with_different_relations_both_end() -> None:

@@ -49,10 +49,10 @@ def test_a_shape_in_use_between_many_others_can_be_promised() -> None:
         for numbers in (here, there):
             numbers.see(sent)
         leader.covers(theirs, ts + 1)
-        lead = leader.announce(ts, here)
+        lead = leader.announce(ts, here) if leader.due(ts) else None
         if lead is not None:
             announced += 1
-            assert frozenset(map(there.shape, lead[1:])) == leader.lead.shapes
+            assert set(map(there.shape, lead[1:])) == set(leader.lead.shapes)
     assert announced > 10
 
 
@@ -89,10 +89,11 @@ def test_total_what_is_delivered_at_a_level_can_be_delivered_by_those_that_hold_
     bag = Bag(3, Ordering("semantic_total", level, 3 if level == "k" else 1, {}, BY_ITEM))
     assert bag.settle()
     usual = (("b#1", "x"), ("c#1", "x", "of c"), ("a#1", "y"))
-    for _ in range(3):
+    for _ in range(30):  # leads take a while
         for process, *items in usual:
             send(bag, process, *items)
             bag.run(20 * MS)
+    assert bag.live["b#1"].counters["leads"]
     rule = losing("cb")
     send(bag, "c#1", "x", "of c")
     bag.run(10 * MS, rule)
