@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from isotone.model.settings import MS, SECOND
 from isotone.model.view import Level, Ordering
 from isotone.protocol.semantic.leads import Leader, Numbers
 from isotone.protocol.semantic.shapes import Shapes
+from isotone.protocol.semantic.total import SemanticTotal
 from tests.protocol.bag import Bag, Fate, Rule
 
 BY_ITEM = Conflicts.by_item()
@@ -100,6 +102,20 @@ def test_total_what_is_delivered_at_a_level_can_be_delivered_by_those_that_hold_
     send(bag, "a#1", "y", "last")
     bag.run(60 * MS, rule)
     end_without(bag, "ac", "b", rule, level)
+
+
+@LEVELS
+def test_total_without_that_evidence_a_level_is_promised_in_vain(level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant: the gate waits for the cast alone, not for what its sender knew."""
+    init = SemanticTotal.__init__
+
+    def ungated(self: SemanticTotal, *args: Any) -> None:
+        init(self, *args)
+        self.gated = False
+
+    monkeypatch.setattr(SemanticTotal, "__init__", ungated)
+    with pytest.raises(AssertionError):
+        test_total_what_is_delivered_at_a_level_can_be_delivered_by_those_that_hold_it(level)
 
 
 @LEVELS
