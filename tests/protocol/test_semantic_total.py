@@ -272,17 +272,6 @@ def test_the_first_lead_waits_until_it_would_have_covered_enough() -> None:
     run.check(range(2))
 
 
-def test_who_has_sent_something_leads_at_once() -> None:
-    run = Total(2, COUNTER)
-    run.send(1, INC)
-    run.settle()
-    run.send(0, INC)
-    run.pass_on(0, 1)
-    assert told(run.ways[1, 0]) == [("lead", [2, 2 + LENGTH, 1])]
-    run.settle()
-    run.check(range(2))
-
-
 def test_beside_casts_that_conflict_clocks_are_told_a_moment_after_those_that_do_not() -> None:
     """The next one that conflicts finds them."""
     run = led(COUNTER, *[[INC]] * 3)
