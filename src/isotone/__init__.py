@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         TraceFormatError,
     )
     from isotone.model.events import (
+        Apart,
         Blockage,
         CoreChanged,
         DeliveryBatch,
@@ -65,6 +66,7 @@ _HOMES = {
         "TraceFormatError",
     ),
     "isotone.model.events": (
+        "Apart",
         "Blockage",
         "CoreChanged",
         "Switched",
@@ -91,6 +93,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "LIVE_TIMING",
+    "Apart",
     "Batch",
     "Blockage",
     "Blocked",

@@ -138,17 +138,6 @@ def clocks_per_class(patch: Patch) -> None:
     patch.setattr(SemanticTotal, "_send", by_class)
 
 
-def known_past_is_no_evidence(patch: Patch) -> None:
-    """`safe` waits for the cast alone, not for what its sender knew: another component may have to do without it."""
-    init = SemanticTotal.__init__
-
-    def ungated(self: SemanticTotal, *args: Any) -> None:
-        init(self, *args)
-        self.gated = False
-
-    patch.setattr(SemanticTotal, "__init__", ungated)
-
-
 def nobody_acknowledges_conflicts(patch: Patch) -> None:
     """A site takes its lead to cover what conflicts with its own repertoire, and keeps silent."""
     patch.setattr(Leader, "covers", lambda self, shape, ts: ts <= self.lead.end)
@@ -182,7 +171,6 @@ SEMANTIC_TOTAL_MUTANTS = [
     Mutant("free_in_any_block", free_in_any_block, SEMANTIC, ORDER),
     Mutant("lead_out_of_its_place", lead_out_of_its_place, SEMANTIC, ORDER),
     Mutant("clocks_per_class", clocks_per_class, SEMANTIC, ORDER),
-    Mutant("known_past_is_no_evidence", known_past_is_no_evidence, ("uniform",), ORDER, first=1320),
     Mutant("nobody_acknowledges_conflicts", nobody_acknowledges_conflicts, ("liveness",), ORDER, first=17),
     Mutant("semantic_rest_unsorted", rest_unsorted, SEMANTIC, ORDER),
 ]

@@ -6,7 +6,7 @@ import pytest
 
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import ConfigError, RemoteProtocolError
-from isotone.model.events import DeliveryBatch
+from isotone.model.events import Apart, DeliveryBatch
 from isotone.model.records import Cast, Packet
 from isotone.model.settings import MS, SECOND
 from isotone.model.view import Ordering
@@ -105,6 +105,12 @@ def test_components_with_different_relations_do_not_merge() -> None:
         bag.live[process].submit([b"still there"], bag.now, ["update"])
     bag.run(100 * MS)
     assert [u.payloads for u in bag.upcalls["b#1"] if isinstance(u, DeliveryBatch)] == [[b"still there"]]
+    for process, peer in (("a#1", "x#1"), ("b#1", "x#1"), ("x#1", "a#1")):
+        (told,) = [u for u in bag.upcalls[process] if isinstance(u, Apart)]  # once, though probes come again and again
+        assert told.peer[0] in "ab" if peer == "a#1" else told.peer == peer
+        where = f"at {process if process != 'x#1' else told.peer}, not at x#1"
+        assert f"type 'increment' conflicts with 'update' {where}" in told.reason
+        assert "\n" not in told.reason
 
 
 def test_two_that_found_together_with_different_relations_both_end() -> None:
@@ -151,9 +157,15 @@ def test_without_a_relation_types_are_free() -> None:
     assert bag.live["a#1"].submit([b"x"], bag.now, ["anything"], [[""]]) == 1
 
 
-def test_a_member_that_sends_what_the_relation_does_not_know_is_left_out() -> None:
+@pytest.mark.parametrize(
+    ("order", "told"),
+    [(ORDER, "a message of rank 0 is none of this group"), ("semantic_fifo", "a#1 breaks its conflict relation")],
+)
+def test_a_member_that_sends_what_the_relation_does_not_know_is_left_out(order: str, told: str) -> None:
     """What it sent before in the same packet is delivered all the same."""
-    bag = settled(COUNTER)
+    bag = Bag(3, ordering(COUNTER, order))
+    assert bag.settle()
+    bag.run(100 * MS)
     bag.live["a#1"].submit([b"fine"], bag.now, ["update"])
     bag.collect(bag.live["a#1"])
     spoilt = False
@@ -164,7 +176,7 @@ def test_a_member_that_sends_what_the_relation_does_not_know_is_left_out() -> No
             spoilt = True
             last = packet.records[-1]
             assert type(last) is Cast
-            wrong = Cast(last.seq + 1, last.kind, last.stamp, last.number + 1, [b"wrong"], ["updat"])
+            wrong = Cast(last.seq + 1, last.kind, [one + 1 for one in last.stamp[:1]], last.number + 1, [b"wrong"], ["updat"])
             packet = Packet(packet.epoch, packet.proposer, packet.first, packet.ack, [*packet.records, wrong], packet.loose)
         if target in bag.live:
             try:
@@ -172,8 +184,6 @@ def test_a_member_that_sends_what_the_relation_does_not_know_is_left_out() -> No
             except RemoteProtocolError as error:
                 caught.append(str(error))
             bag.collect(bag.live[target])
-    assert caught == [
-        "a#1 breaks its conflict relation: unknown message type 'updat': did you mean 'update'? valid are increment, update"
-    ]
+    assert caught == [f"{told}: unknown message type 'updat': did you mean 'update'? valid are increment, update"]
     assert "a#1" in bag.live["b#1"].membership._banned
     assert [u.payloads for u in bag.upcalls["b#1"] if isinstance(u, DeliveryBatch)] == [[b"fine"]]

@@ -59,11 +59,12 @@ def fabricated(slow: Cell | None = None) -> Found:
     ("slow", "fails"),
     [
         (None, []),
-        (Cell("LAN", "low", "types", 0.0, GAIN), [0, 1, 3]),
-        (Cell("WAN", "high", "items 10", 1.0, GAIN), [2, 4]),
+        (Cell("LAN", "low", "types", 0.0, GAIN), [0, 1, 5]),
+        (Cell("WAN", "high", "items 10", 1.0, GAIN), [2, 6]),
+        (Cell("LAN", "low", "types", 1.0, GAIN), [2, 4, 6]),
         (Cell("WAN", "high", "counter", 0.1, GAIN), []),
-        (Cell("WAN", "high", "counter", 0.01, GAIN), [3]),
-        (Cell("WAN", "high", "types", 0.5, "semantic_fifo"), [5]),
+        (Cell("WAN", "high", "counter", 0.01, GAIN), [5]),
+        (Cell("WAN", "high", "types", 0.5, "semantic_fifo"), [7]),
     ],
 )
 def test_a_requirement_that_is_not_met_is_named(slow: Cell | None, fails: list[int]) -> None:

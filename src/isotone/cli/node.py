@@ -63,7 +63,7 @@ async def _run(joining: Group) -> int:
     import signal
     import threading
 
-    from isotone.model.events import Blockage, Expulsion, Switched, ViewInstalled
+    from isotone.model.events import Apart, Blockage, Expulsion, Switched, ViewInstalled
     from isotone.runtime.events import Delivery, Returned
 
     loop = asyncio.get_running_loop()
@@ -93,6 +93,8 @@ async def _run(joining: Group) -> int:
                 print(f"# {event.reason}" if event.blocked else "# no longer blocked", flush=True)
             elif isinstance(event, Expulsion):
                 print(f"# {event.reason}; joining again", flush=True)
+            elif isinstance(event, Apart):
+                print(f"# not merging with the component of {event.peer}: {event.reason}", flush=True)
             elif isinstance(event, Returned):
                 print(f"# returned: {event}", flush=True)
 

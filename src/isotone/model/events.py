@@ -96,6 +96,13 @@ class SlowMember(msgspec.Struct, frozen=True):
     holding: bool
 
 
+class Apart(msgspec.Struct, frozen=True):
+    """Another component of the group is there, of which `peer` is a member, with which this one cannot merge, for `reason`."""
+
+    peer: ProcessId
+    reason: str
+
+
 class Blockage(msgspec.Struct, frozen=True):
     """Primary membership: fewer than `needed` members of the view are reachable, so nothing goes on; or it does again."""
 
@@ -169,5 +176,5 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 StateEvent = SnapshotWanted | StateProgress | StateReceived | StateLost
-Change = ViewInstalled | Transitional | CoreChanged | Switched | SwitchRefused | Blockage
+Change = ViewInstalled | Transitional | CoreChanged | Switched | SwitchRefused | Blockage | Apart
 Upcall = DeliveryBatch | ReturnedBatch | Change | Suspicion | SlowMember | StateEvent | Ended

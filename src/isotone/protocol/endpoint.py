@@ -14,7 +14,7 @@ import msgspec
 
 from isotone.model.conflicts import named
 from isotone.model.errors import Blocked, Closed, LocalProtocolError, RemoteProtocolError
-from isotone.model.events import Blockage, Ended, SlowMember, Suspicion, SwitchRefused, Upcall, ViewInstalled
+from isotone.model.events import Apart, Blockage, Ended, SlowMember, Suspicion, SwitchRefused, Upcall, ViewInstalled
 from isotone.model.ids import ProcessId, ViewId
 from isotone.model.records import Cast, Cohort, Direct, Echo, Loose, Packet, Plan, Sequenced, Share, Transferred
 from isotone.model.settings import EndpointConfig
@@ -399,6 +399,11 @@ class Endpoint:
     def held_back(self, peer: ProcessId, holding: bool) -> None:
         """A member's application lags, or has caught up."""
         self._upcalls.append(SlowMember(peer, holding))
+
+    def apart(self, peer: ProcessId, reason: str) -> None:
+        """Another component is there that this one cannot merge with."""
+        self.count("apart")
+        self._upcalls.append(Apart(peer, reason))
 
     def blockage(self, blocked: bool, reachable: tuple[ProcessId, ...], needed: int) -> None:
         """Too few members of the view are there to go on, or enough again."""

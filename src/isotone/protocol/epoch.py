@@ -420,8 +420,8 @@ class Epoch:
         return True
 
     def _check_described(self, sender: int, cast: Cast) -> None:
-        """Raise `RemoteProtocolError` for types that the conflict relation does not know: all members have the same one."""
-        if self._conflicts is not None and cast.number:
+        """Raise `RemoteProtocolError` for types that the conflict relation does not know, unless the orderer does it."""
+        if self._conflicts is not None and cast.number and not self.orderer.looks:
             try:
                 self._conflicts.validate_types(cast.types)
             except ConfigError as error:

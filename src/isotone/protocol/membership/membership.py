@@ -50,6 +50,7 @@ class Membership:
         if config.membership == "primary":
             self.primary = self.rounds.primary = Primary(config, host, self.rounds, self.directory)
         self._charters = Charters(config)
+        self._apart: set[ProcessId] = set()  # members of components that this one cannot merge with
         self.dirty = True
         self._started = 0
         self._tick_at = 0
@@ -240,13 +241,16 @@ class Membership:
         self.primary.on_vote(peer, record, now)
 
     def _other_kind(self, peer: ProcessId, record: Probe, now: int) -> bool:
-        """Whether `peer` cannot be in one group with this process; who is in none yet hears why."""
+        """Whether `peer` cannot be in one group with this process. Who is in none yet hears why; two components both say it."""
         reason = self._charters.difference(peer)
         if reason is None:
             return False
         if self._host.epoch is not None:
             if record.view is None:
                 self._host.send(peer, Refuse(reason, True))
+            elif self._apart.isdisjoint(record.members) and len(self._apart) < self._config.limits.contacts:
+                self._apart.update(record.members, (peer,))  # once for all its members
+                self._host.apart(peer, reason)
         elif record.view is not None:
             self.end(reason, now)
         else:  # neither founds a group beside the other's: both end, unless one of them goes away

@@ -71,7 +71,8 @@ class Outbox(Protocol):
 
 class Orderer:
     """Base of all orderers. `total` says whether deliveries carry positions, `semantic` whether it takes a conflict relation,
-    `overtakes` whether a cast may come before direct records that its sender sent earlier: it was fetched from another member.
+    `looks` whether it refuses messages that the relation does not know, `overtakes` whether a cast may come before direct
+    records that its sender sent earlier: it was fetched from another member.
 
     `options` are what a user may set, with their values; `numbers` are options that are integers, as (default, least,
     most). In both the first is the default. `texts` are options of which the orderer itself knows what they may be.
@@ -81,6 +82,7 @@ class Orderer:
     name: ClassVar[str]
     total: ClassVar[bool] = True
     semantic: ClassVar[bool] = False
+    looks: ClassVar[bool] = False
     takes_early: ClassVar[bool] = False
     overtakes: ClassVar[bool] = False
     options: ClassVar[dict[str, tuple[int | str | bool, ...]]] = {}

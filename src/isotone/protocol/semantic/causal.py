@@ -49,6 +49,7 @@ class SemanticCausal(Orderer):
     name = "semantic_causal"
     total = False
     semantic = True
+    looks = True
     takes_early = True
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:

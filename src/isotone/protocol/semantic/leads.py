@@ -8,8 +8,8 @@ that costs the cast a round of acknowledgements, as it had without leads, and en
 Which shapes belong to the repertoire is a matter of profit alone, never of order. A shape is left out if usually one and a half
 times `patience` casts of others that conflict with it come between two sends, or if `patience`, and eight times the usual
 number, came since the last: then its absence is worth more to them than its jumps cost. The first lead waits for `patience`
-casts that it would have covered: until then nobody knows what the member sends. After a lead that covered less than that before
-it was jumped over, the next one waits for a number of casts that doubles each time.
+casts that it would have covered: until then nobody knows what the member sends. After a lead that covered less
+than that before it was jumped over, the next one waits for a number of casts that doubles each time.
 
 Free shapes (see `shapes`) need no lead and belong to none: every member may send them at any time. So where there are any, a lead
 does not cover wild ones.

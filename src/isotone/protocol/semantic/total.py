@@ -72,6 +72,7 @@ class SemanticTotal(Clocked):
 
     name = "semantic_total"
     semantic = True
+    looks = True
     packets = {ACK: "ack", _LEAD: "lead"}  # noqa: RUF012
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
