@@ -346,7 +346,8 @@ def main() -> int:
     if arguments.json:
         told = {one.trial.name: {name: found._asdict() for name, found in one.means.items()} for one in results}
         print(json.dumps(told, indent=1))
-    command = f"python benchmarks/policy.py --seeds {arguments.seeds} --out docs/policy-evaluation.md"
+    chosen = "".join(f' --trial "{name}"' for name in arguments.trial or ())
+    command = f"python benchmarks/policy.py --seeds {arguments.seeds}{chosen} --out docs/policy-evaluation.md"
     text = page(results, arguments.seeds, command)
     if arguments.out is not None:
         arguments.out.write_text(text, encoding="utf-8")
