@@ -112,6 +112,10 @@ def section(live: dict[str, Any]) -> list[str]:
             mean latency in ms at {one["rate"]:g} messages per second and member; medians of {one["rounds"]} rounds. In
             brackets the ratio to `single_phase`, and for the commuting share to the same messages in `causal`. Made by
             `python benchmarks/semantic.py --live {loads} --record docs/semantic-live.json`, some shares at a time."""),
+        *paragraph("""Rounds are short, two cores carry fifteen processes, and other work was on the machine in some of these
+            runs: take the throughput of `causal`, which looks at nothing, against `single_phase` as a measure of how far
+            figures scatter. The groups are new, so the latencies of *counter* and *items* are those of the time in which
+            leads are learned."""),
         "| load | conflicting | `single_phase`, msg/s | `semantic_total`, msg/s | `causal`, msg/s | `single_phase`, ms "
         "| `semantic_total`, ms | commuting share, ms | `causal`, ms |",
         "| --- " + "| ---: " * 8 + "|",
