@@ -144,7 +144,8 @@ def test_a_group_of_one_needs_nobody(case: Case) -> None:
     """k is at most the number of members."""
     watch = group(case, 1)
     watch.submit(A, 3)
-    assert [told.number for told in watch.told(A)] == [1, 2, 3]
+    numbers = [told.number for told in watch.told(A)]
+    assert (sorted(numbers) if case.conflicts is not None else numbers) == [1, 2, 3]  # what commutes may pass the others
     assert {told.level for told in watch.told(A)} == {case.level}
 
 

@@ -69,7 +69,6 @@ class Endpoint:
         self._next_number = 1
         self._wanted: Switch | None = None  # asked for by the application, and not yet by this process
         self._upcalls: list[Upcall] = []
-        self.emit = self._upcalls.append  # hands up; a call of its own per message would cost more than what it does
         self._loose: dict[ProcessId, list[Loose]] = {}
         self._drop: list[ProcessId] = []
         self._early: dict[tuple[ProcessId, int], Packet] = {}
@@ -280,8 +279,7 @@ class Endpoint:
         packets = self._packets(now) if self._loose or (epoch is not None and epoch.links.dirty) else []
         if self.detector.changes:
             self._publish_suspicions(now)
-        upcalls = self._upcalls[:]
-        self._upcalls.clear()
+        upcalls, self._upcalls = self._upcalls, []
         drop, self._drop = self._drop, []
         return Effects(packets, upcalls, drop)
 
@@ -458,6 +456,10 @@ class Endpoint:
                 except RemoteProtocolError:
                     self.membership.ban(peer)
                     self._drop.append(peer)
+
+    def emit(self, upcall: Upcall) -> None:
+        """Hand up."""
+        self._upcalls.append(upcall)
 
     def finish(self, cohort: Cohort | None, error: str | None, now: int, expelled: bool = False) -> None:
         """The end: after a graceful leave with the last view's common set, or with an error."""
