@@ -173,8 +173,8 @@ def latency(results: Results, quick: bool) -> Section:
         ]
         for network in NETWORKS
     }
-    leads = {
-        network: [results.count(f"{network} semantic_total {share:g}", "multicasts_lead") for share in free]
+    acks = {
+        network: [results.count(f"{network} semantic_total {share:g}", "multicasts_ack") for share in free]
         for network in NETWORKS
     }
     for network, words in NETWORKS.items():
@@ -190,9 +190,10 @@ def latency(results: Results, quick: bool) -> Section:
                 + ", ".join(f"{share:.0%} {value:.2f}" for share, value in zip(free, quickly[network], strict=True)),
                 judged.criterion,
                 judged.holds,
-                "Whenever a conflicting message comes, members promise anew what they will not send: "
-                + ", ".join(f"{share:.0%} {value:.2f}" for share, value in zip(free, leads[network], strict=True))
-                + " promises per message. Until a promise is there, what it covers waits; with a lost one, until it is repeated.",
+                "Acknowledgements of the conflicting messages travel in the same streams: "
+                + ", ".join(f"{share:.0%} {value:.2f}" for share, value in zip(free, acks[network], strict=True))
+                + " multicasts per message, none in causal order. One that is lost holds up the messages that its sender sends "
+                "after it, until it is sent again.",
             )
         )
     weak = ("semantic_causal", "semantic_fifo")
