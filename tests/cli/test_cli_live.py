@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -135,3 +136,15 @@ def test_the_demo_tells_a_story_that_holds(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1].endswith((tmp_path / "demo.html").as_uri())
     assert "Views over time" in (tmp_path / "demo.html").read_text(encoding="utf-8")
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("level", ["agreed", "k"])
+def test_bench_prints_one_object(level: str) -> None:
+    short = ("--members", "2", "--seconds", "0.2", "--repeats", "1")
+    done = subprocess.run(
+        [sys.executable, "-m", "isotone", "bench", *short, "--level", level, "--json"],
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["members"], result["level"], result["identical"]) == (2, level, True)

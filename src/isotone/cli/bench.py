@@ -21,7 +21,7 @@ def bench(
 
     from isotone.runtime.bench import run_bench
 
-    result = run_bench(members, size, order, level, k=2, seconds=seconds, repeats=repeats)
+    result = run_bench(members, size, order, level, k=2 if level == "k" else 1, seconds=seconds, repeats=repeats)
     if as_json:
         print(json.dumps(result, indent=2))
     else:
