@@ -180,7 +180,8 @@ def page(found: Found, live: dict[str, Any], command: str) -> str:
             of {NETWORK_WORDS["LAN"]} (LAN) or {NETWORK_WORDS["WAN"]} (WAN), all members send at random, {rates} messages a second
             all together, computing takes no time. Every order gets the same messages at the same times. Counted are the messages
             after the first third of a run: in the loads *counter* and *items* `{GAIN}` learns what the members send, and
-            meanwhile many wait as in `{PLAIN}`."""),
+            meanwhile many wait as in `{PLAIN}`. How long it waits with a lead was tuned on these loads and
+            this seed: others may gain less."""),
         "Loads:",
         "",
         "- **types**: a share of the messages is of a type that conflicts with itself, the others of one that conflicts with",
