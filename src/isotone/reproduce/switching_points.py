@@ -2,7 +2,8 @@
 
 A run switches between two instances of one order, again and again; the paper names neither the order, nor the period, nor the
 delay of a link. Here it is `sequencer`, 101 ms and 1 ms, chosen after trial runs because they bring the level near the paper's,
-and other periods, delays and networks beside it. A sender hands in its next message an interval after the last one was taken: what a switch holds up is not caught up later (`waits`).
+and other periods, delays and networks beside it. A sender hands in its next message an interval after the last one was taken:
+what a switch holds up is not caught up later (`waits`).
 
 The set-up is in constants and in `load` and `switches`, so that the same experiment can be run elsewhere.
 """
