@@ -131,7 +131,7 @@ def test_many_packets_a_gap_or_a_repetition_are_acknowledged_at_once() -> None:
 def test_an_acknowledgement_of_what_was_never_sent_is_the_peers_fault() -> None:
     sender = link()
     sender.fresh += records(1, 2)
-    sender.take(0)
+    sender.next_packet(0)
     with pytest.raises(RemoteProtocolError, match="acknowledgement of 3 records, of which 2 were sent"):
         sender.receive(packet(0, [], 3), 0)
 
@@ -139,7 +139,7 @@ def test_an_acknowledgement_of_what_was_never_sent_is_the_peers_fault() -> None:
 def test_an_old_acknowledgement_changes_nothing() -> None:
     sender = link()
     sender.fresh += records(1, 3)
-    sender.take(0)
+    sender.next_packet(0)
     acknowledge(sender, 2)
     acknowledge(sender, 1)
     assert (sender.acked, numbers(list(sender.unacked))) == (2, [3])
@@ -151,7 +151,7 @@ def test_an_old_acknowledgement_changes_nothing() -> None:
 def test_no_more_than_a_window_is_under_way() -> None:
     sender = link(window=3)
     sender.fresh += records(1, 8)
-    first, taken = sender.take(0)
+    first, _, taken = sender.next_packet(0)
     assert (first, numbers(taken)) == (1, [1, 2, 3])
     assert sender.next_packet(0) is None
     acknowledge(sender, 2)
@@ -160,14 +160,14 @@ def test_no_more_than_a_window_is_under_way() -> None:
     first, _, taken = packet
     assert (first, numbers(taken)) == (4, [4, 5])
     acknowledge(sender, 5)
-    first, taken = sender.take(0)
+    first, _, taken = sender.next_packet(0)
     assert (first, numbers(taken), sender.fresh) == (6, [6, 7, 8], [])
 
 
 def test_what_is_not_acknowledged_goes_out_again_ever_more_slowly_up_to_a_cap() -> None:
     sender = link()
     sender.fresh += records(1, 2)
-    sender.take(0)
+    sender.next_packet(0)
     waits, now = [], 0
     for _ in range(6):
         due = sender.deadline()
@@ -185,7 +185,7 @@ def test_what_is_not_acknowledged_goes_out_again_ever_more_slowly_up_to_a_cap() 
 def test_an_acknowledgement_ends_the_back_off() -> None:
     sender = link()
     sender.fresh += records(1, 3)
-    sender.take(0)
+    sender.next_packet(0)
     for now in (30 * MS, 90 * MS):
         assert sender.retransmit(now) is not None
     acknowledge(sender, 1, 100 * MS)
@@ -198,7 +198,7 @@ def test_an_acknowledgement_ends_the_back_off() -> None:
 def test_only_the_oldest_go_out_again() -> None:
     sender = link(window=1000)
     sender.fresh += records(1, 300)
-    sender.take(0)
+    sender.next_packet(0)
     again = sender.retransmit(30 * MS)
     assert again is not None
     assert numbers(again[1]) == list(range(1, BURST + 1))
@@ -208,11 +208,11 @@ def test_the_timeout_follows_the_round_trip_time() -> None:
     """Mean and spread as of old: a peer 100 ms away is given 100 + 4·50 ms and the peer's acknowledgement delay."""
     sender = link()
     sender.fresh += records(1, 1)
-    sender.take(0)
+    sender.next_packet(0)
     acknowledge(sender, 1, 100 * MS)
     assert (sender.rtt_mean, sender.rtt_spread) == (100 * MS, 50 * MS)
     sender.fresh += records(2, 2)
-    sender.take(1000 * MS)
+    sender.next_packet(1000 * MS)
     assert sender.deadline() == (1000 + 100 + 4 * 50 + 5) * MS
     acknowledge(sender, 2, 1100 * MS)
     assert (sender.rtt_mean, sender.rtt_spread) == (100 * MS, 37_500_000)  # steady: the spread shrinks
@@ -222,7 +222,7 @@ def test_a_record_that_was_sent_twice_is_no_measure() -> None:
     """One cannot tell which of the two was acknowledged."""
     sender = link()
     sender.fresh += records(1, 1)
-    sender.take(0)
+    sender.next_packet(0)
     sender.retransmit(30 * MS)
     acknowledge(sender, 1, 31 * MS)
     assert sender.rtt_mean == 0
@@ -231,7 +231,7 @@ def test_a_record_that_was_sent_twice_is_no_measure() -> None:
 def test_a_new_connection_sends_at_once_and_forgets_the_back_off() -> None:
     sender = link()
     sender.fresh += records(1, 2)
-    sender.take(0)
+    sender.next_packet(0)
     for now in (30 * MS, 90 * MS, 210 * MS):
         sender.retransmit(now)
     sender.reconnect()
@@ -247,7 +247,7 @@ def test_a_new_connection_repeats_nothing_where_nothing_is_under_way() -> None:
     sender.reconnect()
     assert sender.retransmit(0) is None
     sender.fresh += records(1, 1)
-    sender.take(0)
+    sender.next_packet(0)
     assert sender.retransmit(1) is None
 
 

@@ -25,7 +25,7 @@ CUT_BYTES = 512 * 1024
 
 _HEAD_BYTES = 256
 _TINY_BYTES = 1024
-"""A packet with one message below this is encoded as a whole: sharing the record's bytes would save nothing."""
+"""A packet of one or two records that are shorter than this is encoded as a whole: sharing their bytes would save nothing."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Packet).decode
@@ -91,11 +91,15 @@ class PacketEncoder:
         return frames
 
     def _frames(self, packet: Packet, limit: int) -> list[Frame]:
-        if len(packet.records) == 1 and not packet.loose:
-            record = packet.records[0]
-            if type(record) is Direct or (
-                type(record) is Cast and len(record.payloads) == 1 and len(record.payloads[0]) < _TINY_BYTES
-            ):
+        if len(packet.records) <= 2 and not packet.loose:
+            for record in packet.records:
+                if type(record) is not Direct and (
+                    type(record) is not Cast
+                    or len(record.payloads) > 1
+                    or (record.payloads and len(record.payloads[0]) >= _TINY_BYTES)
+                ):
+                    break
+            else:
                 body = _encode(packet)
                 if len(body) <= limit:
                     return [[len(body).to_bytes(HEADER_BYTES, "big") + body]]

@@ -32,15 +32,12 @@ from isotone.protocol.transfer.transfer import Transfer
 _EARLY_LIMIT = 1024
 
 
-class Effects:
+class Effects(msgspec.Struct):
     """What one turn produced: packets, upcalls in order, peers whose connections should be closed."""
 
-    __slots__ = ("drop", "packets", "upcalls")
-
-    def __init__(self, packets: list[tuple[ProcessId, Packet]], upcalls: list[Upcall], drop: list[ProcessId]) -> None:
-        self.packets = packets
-        self.upcalls = upcalls
-        self.drop = drop
+    packets: list[tuple[ProcessId, Packet]]
+    upcalls: list[Upcall]
+    drop: list[ProcessId]
 
 
 class Endpoint:
@@ -279,7 +276,8 @@ class Endpoint:
         packets = self._packets(now) if self._loose or (epoch is not None and epoch.links.dirty) else []
         if self.detector.changes:
             self._publish_suspicions(now)
-        upcalls, self._upcalls = self._upcalls, []
+        upcalls = self._upcalls.copy()  # the epoch appends to this very list
+        self._upcalls.clear()
         drop, self._drop = self._drop, []
         return Effects(packets, upcalls, drop)
 
@@ -432,7 +430,7 @@ class Endpoint:
             if asked is not None and asked.ordering != view.ordering:
                 self._upcalls.append(SwitchRefused(asked.ordering, "the view ended first"))
         together = tuple(p for p in cohort.present if p in view.members) if cohort is not None else (self.process,)
-        hand_up = self.emit if self.transfer is None else self.transfer.hand_up
+        hand_up = self._upcalls.append if self.transfer is None else self.transfer.hand_up
         self.epoch = Epoch(view, self.config, self._next_number, hand_up, self.recorder, self.counters, now)
         installed = ViewInstalled(view, previous.view.id if previous is not None else None, together)
         if self.transfer is None:

@@ -30,12 +30,12 @@ def _joined(batch: Batch, payloads: Sequence[bytes], types: Types, items: Items,
         all_types.extend([None] * count if types is None else types)
     if items is not None or all_items is not None:
         all_items = [None] * before if all_items is None else all_items
-        all_items.extend(_lists(items) or [None] * count)
+        all_items.extend([None] * count if items is None else _lists(items))
     return Batch(batch.payloads, all_types, all_items, batch.size + size)
 
 
-def _lists(items: Items) -> list[list[str] | None] | None:
-    return None if items is None else [list(one) if one is not None else None for one in items]
+def _lists(items: Sequence[Sequence[str] | None]) -> list[list[str] | None]:
+    return [list(one) if one is not None else None for one in items]
 
 
 class Pending:
@@ -92,7 +92,14 @@ class Pending:
         if last is not None and last.size + size <= limits.batch_bytes and len(last.payloads) + count <= limits.batch_messages:
             queue[-1] = _joined(last, payloads, types, items, size)
         else:
-            queue.append(Batch(list(payloads), None if types is None else list(types), _lists(items), size))
+            queue.append(
+                Batch(
+                    list(payloads),
+                    None if types is None else list(types),
+                    None if items is None else _lists(items),
+                    size,
+                )
+            )
 
     def _cut(self, payloads: Sequence[bytes], types: Types, items: Items) -> None:
         """Cut a long submission into batches."""

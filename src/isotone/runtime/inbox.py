@@ -15,11 +15,10 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from itertools import chain, islice
-from typing import cast
 
 from isotone.model.errors import Closed, LocalProtocolError, Overloaded
 from isotone.model.events import DeliveryBatch, Ended, Expulsion, ReturnedBatch, SnapshotWanted, StateReceived, Upcall
-from isotone.runtime.events import Batch, Event, StateRestored, split
+from isotone.runtime.events import Batch, Delivery, Event, StateRestored, split
 from isotone.runtime.state import Keeper
 
 _STRETCH = 32
@@ -121,7 +120,11 @@ class Inbox:
         while self._rest is not None or await self._more(turn):
             rest = self._rest
             if rest is None:
-                rest = self._rest = split(self._pop())
+                batch = self._pop()
+                if type(batch) is DeliveryBatch and len(batch.payloads) == 1:
+                    yield Delivery(batch.payloads[0], batch, batch.first)
+                    continue
+                rest = self._rest = split(batch)
             stretch: Iterator[Event] = islice(rest, _STRETCH)
             while True:
                 began, event = time.monotonic(), None
@@ -175,7 +178,10 @@ class Inbox:
         first = self._queue[0]
         if type(first) is SnapshotWanted:
             self._queue.popleft()
-            self._account()
+            if self._unsized:
+                self._unsized -= 1
+            else:
+                self._shrink()
             keeper.snapshot(first)
         elif type(first) is StateReceived:
             await keeper.restore(first)
@@ -191,15 +197,17 @@ class Inbox:
         self._slice_end = time.monotonic() + _SLICE_S
 
     def _pop(self) -> Batch:
-        upcall = cast(Batch, self._queue.popleft())
-        if not isinstance(upcall, DeliveryBatch):
+        upcall: Batch = self._queue.popleft()  # type: ignore[assignment]  # what is about the state was taken before
+        if type(upcall) is not DeliveryBatch:
             self.others += 1
-        self._account()
-        return upcall
-
-    def _account(self) -> None:
         if self._unsized:
             self._unsized -= 1
-        elif self._sizes:
+        else:
+            self._shrink()
+        return upcall
+
+    def _shrink(self) -> None:
+        """Something whose size was known is gone."""
+        if self._sizes:
             self.backlog -= self._sizes.popleft()
             self._consumed()

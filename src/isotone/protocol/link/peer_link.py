@@ -70,31 +70,18 @@ class PeerLink:
         if not due and (not self.fresh or len(self.unacked) >= self.window):
             return None
         ack = self.acknowledge(now) if self.owed else 0
-        first, records = self.take(now)
-        return first, ack, records
-
-    def take(self, now: int) -> tuple[int, list[Sequenced]]:
-        """New records to send, with the number of the first; they now count as under way."""
         unacked = self.unacked
-        fresh = self.fresh
         first = self.acked + len(unacked) + 1
-        if not fresh:
-            return first, []
-        room = self.window - len(unacked)
-        if room >= len(fresh):
-            self.fresh = []
-        else:
-            self.fresh = fresh[room:] if room > 0 else fresh
-            fresh = fresh[:room] if room > 0 else []
-            if not fresh:
-                return first, []
-        unacked.extend(fresh)
-        if not self.timed_seq:
-            self.timed_seq = first + len(fresh) - 1
-            self.timed_at = now
-        if self.resend_at is None:
-            self.resend_at = now + self._patience
-        return first, fresh
+        room = max(0, self.window - len(unacked))
+        records, self.fresh = (self.fresh, []) if room >= len(self.fresh) else (self.fresh[:room], self.fresh[room:])
+        if records:  # they now count as under way
+            unacked.extend(records)
+            if not self.timed_seq:
+                self.timed_seq = first + len(records) - 1
+                self.timed_at = now
+            if self.resend_at is None:
+                self.resend_at = now + self._patience
+        return first, ack, records
 
     def retransmit(self, now: int) -> tuple[int, list[Sequenced]] | None:
         """The oldest unacknowledged records, if it is time to send them again."""

@@ -11,7 +11,9 @@ The numbers `seq` of a member's casts grow; there are gaps where casts of anothe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, Protocol
+
+import msgspec
 
 from isotone.model.errors import ConfigError, RemoteProtocolError, unknown
 from isotone.model.records import Cast, Direct
@@ -19,7 +21,7 @@ from isotone.model.settings import Timing
 from isotone.model.view import View
 
 
-class Batch(NamedTuple):
+class Batch(msgspec.Struct, frozen=True):
     """Messages submitted together; they travel and are ordered as one unit. `types` and `items` are columns (`model.columns`)."""
 
     payloads: list[bytes]

@@ -76,7 +76,7 @@ class Sequencer(Orderer):
         if cast.kind != _ORDER or sender != self.seat:
             raise RemoteProtocolError(f"cast of kind {cast.kind} from rank {sender}, which is not the sequencer")
         stamp = cast.stamp
-        if len(stamp) % 2 or not all(0 <= stamp[i] < self.count and stamp[i + 1] > 0 for i in range(0, len(stamp), 2)):
+        if len(stamp) % 2 or min(stamp, default=0) < 0 or max(stamp[::2], default=0) >= self.count or 0 in stamp[1::2]:
             raise RemoteProtocolError("an order record is not a list of (rank, count)")
 
     def _ordered(self, cast: Cast) -> None:
