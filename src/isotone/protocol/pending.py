@@ -77,7 +77,10 @@ class Pending:
         if not count:
             return 0, 0
         if size <= limits.batch_bytes and count <= limits.batch_messages:
-            self._gather(payloads, types, items, size)
+            if types is None and items is None and not self._queue:
+                self._queue.append(Batch(list(payloads), None, None, size))
+            else:
+                self._gather(payloads, types, items, size)
         else:
             self._cut(payloads, types, items)
         self._bytes += size
@@ -92,14 +95,8 @@ class Pending:
         if last is not None and last.size + size <= limits.batch_bytes and len(last.payloads) + count <= limits.batch_messages:
             queue[-1] = _joined(last, payloads, types, items, size)
         else:
-            queue.append(
-                Batch(
-                    list(payloads),
-                    None if types is None else list(types),
-                    None if items is None else _lists(items),
-                    size,
-                )
-            )
+            columns = None if types is None else list(types), None if items is None else _lists(items)
+            queue.append(Batch(list(payloads), *columns, size))
 
     def _cut(self, payloads: Sequence[bytes], types: Types, items: Items) -> None:
         """Cut a long submission into batches."""

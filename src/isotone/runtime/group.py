@@ -246,8 +246,8 @@ class Group:
         A cancelled `send` has not been accepted. Accepted messages are delivered in the order they were accepted.
         """
         outgoing = self._running().outgoing
-        while not outgoing.try_send(payload, type, items):
-            await outgoing.drain()
+        if not outgoing.try_send(payload, type, items):
+            await outgoing.send(payload, type, items)
 
     async def send_many(self, payloads: Sequence[bytes], *, types: Types = None, items: Items = None) -> None:
         """Multicast many messages at once, the fastest way; none is accepted if one of them is too long.

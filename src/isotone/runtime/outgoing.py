@@ -131,6 +131,11 @@ class Outgoing:
         self._raise_if_closed()
         self._wake_next()
 
+    async def send(self, payload: bytes, type: str | None = None, items: Sequence[str] | None = None) -> None:
+        """Accept one message, waiting for the window if need be."""
+        while not self.try_send(payload, type, items):
+            await self.drain()
+
     async def send_many(self, payloads: Sequence[bytes], types: Types = None, items: Items = None) -> None:
         """Accept many messages, waiting for the window as often as need be."""
         while True:
