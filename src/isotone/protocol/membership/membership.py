@@ -64,7 +64,8 @@ class Membership:
         self._refused_at: int | None = None
         self._stranded = False  # a member has frozen the view for an own round that another one's decision ended
         self._refused_last = 0
-        self._stranger_at = -(1 << 62)  # when one that cannot be in a group with this process was last heard, before any view
+        self._stranger: ProcessId | None = None  # heard before any view, and cannot be in a group with this process
+        self._stranger_at = -(1 << 62)  # when it was
         self._banned: set[ProcessId] = set()
         self._ended = False
         rounds = self.rounds
@@ -254,8 +255,10 @@ class Membership:
         elif record.view is not None:
             self.end(reason, now)
         else:  # neither founds a group beside the other's: both end, unless one of them goes away
-            self._stranger_at = now
+            self._stranger, self._stranger_at = peer, now
             self._refused(reason, now)
+            if self._ended:
+                self._host.send(peer, Refuse(reason, False))
         return True
 
     def _on_probe(self, peer: ProcessId, record: Probe, now: int) -> None:
@@ -296,6 +299,8 @@ class Membership:
     def _on_refuse(self, peer: ProcessId, record: Refuse, now: int) -> None:
         if record.final:
             self.end(record.reason, now)
+        elif self._host.epoch is None and peer == self._stranger:
+            self.end(record.reason, now)  # as that one has: it did not go away to make room
         elif self._host.epoch is None:
             self._refused(record.reason, now)
 
