@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.records import Cast, Direct
-from isotone.protocol.semantic.leads import LENGTH
+from isotone.protocol.semantic import leads, total
+from isotone.protocol.semantic.leads import LENGTH, Leader
 from isotone.protocol.semantic.shapes import Shapes
 from isotone.protocol.semantic.truces import Counts, Truce
+from isotone.sim.judge import judge
+from isotone.sim.swarm import CHECKER, find_checker
 from tests.protocol.total_bench import Message, Total, told
 
 BY_ITEM = Conflicts.by_item()
@@ -236,3 +241,33 @@ def test_a_truce_is_not_taken_back() -> None:
         site.direct(0, Direct(3, [3, 120, 1, 2]), 0)
     site.direct(0, Direct(3, [3, 120, 1, 1, 1, 2]), 0)
     site.direct(0, Direct(3, [120, 200, 1, 2]), 0)
+
+
+# Storms
+
+
+@pytest.mark.parametrize("length", [16, LENGTH])
+def test_storms_with_truces_from_the_beginning(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The swarm's groups are mostly too short of breath to give any: here they need no patience, and give no leads."""
+    given = 0
+    init, announce = Leader.__init__, Leader.announce_truce
+
+    def peaceful(self: Leader, *args: Any) -> None:
+        init(self, *args)
+        self._wait = self._trial = 1 << 40
+
+    def counted(self: Leader, clock: int) -> list[int] | None:
+        nonlocal given
+        found = announce(self, clock)
+        given += found is not None
+        return found
+
+    monkeypatch.setattr(total, "_PATIENCE", 0)
+    monkeypatch.setattr(leads, "LENGTH", length)
+    monkeypatch.setattr(leads, "_WAIT_MAX", 1 << 40)
+    monkeypatch.setattr(Leader, "__init__", peaceful)
+    monkeypatch.setattr(Leader, "announce_truce", counted)
+    for seed in range(length, length + 12):
+        verdict, _ = judge(seed, ["semantic_total"], find_checker(CHECKER))
+        assert not verdict.failures
+    assert given > 100
