@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from isotone.model.records import Cast
+from isotone.protocol.semantic import total
 from isotone.protocol.semantic.leads import Leader, Numbers
 from isotone.protocol.semantic.nearby import Nearby
-from isotone.protocol.semantic.shapes import Shape
+from isotone.protocol.semantic.shapes import Shape, Shapes
 from isotone.protocol.semantic.total import SemanticTotal, Waiting
+from isotone.protocol.semantic.truces import Name, Truce
 from tests.mutants.mutants import Mutant, Patch
 
 ORDER = ("semantic_total",)
@@ -95,10 +97,10 @@ def lead_out_of_its_place(patch: Patch) -> None:
     _eager(patch)
     announce = Leader.announce
 
-    def early(self: Leader, clock: int, numbers: Numbers) -> list[int] | None:
+    def early(self: Leader, clock: int) -> list[int] | None:
         last = next(reversed(self._own), None)
         use = self._own.pop(last) if last is not None else None
-        found = announce(self, clock, numbers)
+        found = announce(self, clock)
         if last is not None and use is not None:
             self._own[last] = use
             self.lead.shapes.add(last)
@@ -140,13 +142,43 @@ def clocks_per_class(patch: Patch) -> None:
 
 def nobody_acknowledges_conflicts(patch: Patch) -> None:
     """A site takes its lead to cover what conflicts with its own repertoire, and keeps silent."""
-    patch.setattr(Leader, "covers", lambda self, shape, ts: ts <= self.lead.end)
+    patch.setattr(Leader, "covers", lambda self, shape, ts, sender: ts <= self.lead.end)
     _eager(patch)
 
 
 def _eager(patch: Patch) -> None:
     """Leads are given at once and again as soon as they end: what is wrong with them is seen sooner."""
     patch.setattr(Leader, "due", lambda self, clock: self.lead.end <= clock)
+
+
+def _peaceful(patch: Patch) -> None:
+    """Truces are given at once, and no leads."""
+    init = Leader.__init__
+
+    def never(self: Leader, shapes: Shapes, patience: int, appeared: Sequence[Numbers], rank: int) -> None:
+        init(self, shapes, 0, appeared, rank)
+        self._wait = self._trial = 1 << 40
+
+    patch.setattr(total, "_PATIENCE", 0)
+    patch.setattr(Leader, "__init__", never)
+
+
+def truce_ignored_by_its_giver(patch: Patch) -> None:
+    """A site sends what conflicts with something that it has promised to spare, without a jump."""
+    _peaceful(patch)
+    patch.setattr(Truce, "permits", lambda self, shape: True)
+
+
+def truce_with_whole_members(patch: Patch) -> None:
+    """A truce is taken to spare whatever those members send that it names."""
+    _peaceful(patch)
+
+    def anything(self: Truce, name: Name, shape: Shape) -> None:
+        if name[0] in {site for site, _ in self.names}:
+            self.shapes.add(shape)
+
+    patch.setattr(Truce, "appears", anything)
+    patch.setattr(Truce, "permits", lambda self, shape: True)
 
 
 def rest_unsorted(patch: Patch) -> None:
@@ -172,5 +204,7 @@ SEMANTIC_TOTAL_MUTANTS = [
     Mutant("lead_out_of_its_place", lead_out_of_its_place, SEMANTIC, ORDER),
     Mutant("clocks_per_class", clocks_per_class, SEMANTIC, ORDER),
     Mutant("nobody_acknowledges_conflicts", nobody_acknowledges_conflicts, ("liveness",), ORDER, first=17),
+    Mutant("truce_ignored_by_its_giver", truce_ignored_by_its_giver, SEMANTIC, ORDER),
+    Mutant("truce_with_whole_members", truce_with_whole_members, SEMANTIC, ORDER),
     Mutant("semantic_rest_unsorted", rest_unsorted, SEMANTIC, ORDER),
 ]

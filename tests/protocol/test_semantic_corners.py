@@ -42,16 +42,17 @@ def delivered(bag: Bag, process: str, level: Level | None = None) -> list[list[s
 def test_a_shape_in_use_between_many_others_can_be_promised() -> None:
     shapes = Shapes(BY_ITEM)
     here, there = Numbers(), Numbers()
-    leader = Leader(shapes, 3)
+    leader = Leader(shapes, 3, [here, Numbers()], 0)
     usual, theirs = shapes.of(1, None, [["usual"]]), shapes.of(1, None, [["theirs"]])
     ts = announced = 0
     for turn in range(1000):
+        leader._wait = leader._trial = 0
         sent = usual if turn % 5 == 0 else shapes.of(1, None, [[f"once {turn}"]])
         ts = leader.stamp(sent, ts + 1)
         for numbers in (here, there):
             numbers.see(sent)
-        leader.covers(theirs, ts + 1)
-        lead = leader.announce(ts, here) if leader.due(ts) else None
+        leader.covers(theirs, ts + 1, 1)
+        lead = leader.announce(ts) if leader.due(ts) else None
         if lead is not None:
             announced += 1
             assert set(map(there.shape, lead[1:])) == set(leader.lead.shapes)

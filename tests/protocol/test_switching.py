@@ -207,3 +207,9 @@ FOUND = {10300: "rabp: messages behind the cut were counted from another place w
 def test_a_seed_that_found_something_passes(seed: int) -> None:
     verdict, _ = judge(seed, registry.names(), find_checker(CHECKER), switches=True)
     assert not verdict.failures, f"python -m isotone.sim.swarm --seed {seed} --switches\n" + "\n".join(verdict.failures)
+
+
+def test_what_waits_at_a_cut_that_the_view_ends_before_goes_before_what_comes_then() -> None:
+    """A member was frozen after it had reached the cut and before it could say so; later messages passed what it had kept."""
+    verdict, _ = judge(410240, ["semantic_total"], find_checker(CHECKER), switches=True)
+    assert not verdict.failures, "\n".join(verdict.failures)

@@ -174,4 +174,4 @@ class Total:
 
 def told(records: Sequence[Any]) -> list[tuple[str, list[int]]]:
     """Records in short: what they are, and their stamps."""
-    return [("cast" if isinstance(r, Cast) else ("?", "ack", "lead")[r.kind], r.stamp) for r in records]
+    return [("cast" if isinstance(r, Cast) else ("?", "ack", "lead", "truce")[r.kind], r.stamp) for r in records]

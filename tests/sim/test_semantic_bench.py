@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from ratios import ratio
 from semantic import BOUND, GAIN, PLAIN, Cell, Found, cells_of, page, picture, simulate, verdicts
 from semantic_loads import LOADS, conflicts, kinds, phases, relation_of
 
@@ -38,20 +39,20 @@ def test_all_orders_get_the_same_messages() -> None:
     assert len({one["messages"] for one in found}) == 1
     plain, gain, bound = found
     assert bound["all"] < gain["all"] < plain["all"]
-    assert gain["commuting"] < gain["conflicting"]
+    assert ratio(gain["commuting"], gain["conflicting"]).value < 1
 
 
-def fabricated(slow: Cell | None = None) -> Found:
-    """Numbers that meet every requirement, but for one cell."""
+def fabricated(slow: Cell | None = None, factors: tuple[float, ...] = (1.2, 1.2, 1.2)) -> Found:
+    """Numbers that meet every requirement, but for one cell, which is slower by a factor in each seed."""
     found: Found = {}
     for cell in cells_of():
         mean = {PLAIN: 2.0, GAIN: 1.0 + cell.share}.get(cell.order, 1.0)
-        if cell == slow:
-            mean *= 1.2
-        groups = {"all": mean, "conflicting": mean if cell.share else None, "commuting": mean if cell.share < 1 else None}
-        if cell.order == GAIN and cell.share < 1:
-            groups["commuting"] = 1.2 if cell == slow else 1.0
-        found[cell] = {**groups, "learning": groups["commuting"], "p99": mean, "control": 1.0, "bytes": 1.0, "messages": 1}
+        here = factors if cell == slow else (1.0,) * len(factors)
+        everything, nothing = [(10 * mean * factor, 10) for factor in here], [(0.0, 0)] * len(factors)
+        commuting = [(10 * factor, 10) for factor in here] if cell.order == GAIN else everything
+        commuting = commuting if cell.share < 1 else nothing
+        groups = {"all": everything, "conflicting": everything if cell.share else nothing, "commuting": commuting}
+        found[cell] = {**groups, "learning": commuting, "control": 1.0, "messages": 1}
     return found
 
 
@@ -60,7 +61,7 @@ def fabricated(slow: Cell | None = None) -> Found:
     [
         (None, []),
         (Cell("LAN", "low", "types", 0.0, GAIN), [0, 1, 5]),
-        (Cell("WAN", "high", "items 10", 1.0, GAIN), [2, 6]),
+        (Cell("WAN", "high", "items 10", 1.0, GAIN), [2, 4, 6]),
         (Cell("LAN", "low", "types", 1.0, GAIN), [2, 4, 6]),
         (Cell("WAN", "high", "counter", 0.1, GAIN), []),
         (Cell("WAN", "high", "counter", 0.01, GAIN), [5]),
@@ -69,10 +70,25 @@ def fabricated(slow: Cell | None = None) -> Found:
 )
 def test_a_requirement_that_is_not_met_is_named(slow: Cell | None, fails: list[int]) -> None:
     found = fabricated(slow)
-    wrong = [index for index, (_, bound, worst) in enumerate(verdicts(found)) if worst > bound]
+    wrong = [index for index, (_, bound, ratios) in enumerate(verdicts(found)) if any(one.beyond(bound) for one in ratios)]
     assert wrong == fails
     assert page(found, {}, "command").count("does not hold") == len(fails)
     assert picture(found).count("<circle") == 4 * 5 * 5
+
+
+def test_chance_is_neither_met_nor_missed() -> None:
+    cell = Cell("WAN", "high", "counter", 1.0, GAIN)
+    told = page(fabricated(cell, (0.97, 1.0, 1.05)), {}, "command")
+    assert "does not hold" not in told
+    assert "| 1.007 ± 0.100 | 1 of 100, 0 beyond chance | chance |" in told
+    assert "1 of 100, 1 beyond chance" in page(fabricated(cell, (1.04, 1.05, 1.06)), {}, "command")
+    assert "| 1.050 | 1 of 100, 1 beyond chance | does not hold |" in page(fabricated(cell, (1.05,)), {}, "command")
+
+
+def test_a_ratio_is_that_of_all_seeds_together() -> None:
+    assert ratio([(1.0, 1), (30.0, 10)], [(1.0, 1), (10.0, 10)]).value == pytest.approx(31 / 11)
+    assert ratio([(2.0, 2), (0.0, 0)], [(1.0, 2), (0.0, 0)]) == (2.0, 0.0)
+    assert str(ratio([(2.0, 2)], [(1.0, 2)])) == "2.000"
 
 
 def test_a_mix_has_its_share() -> None:

@@ -41,12 +41,12 @@ class Clocked(Orderer):
         self.outbox.direct(ACK, [self.mrmt])
         self.outbox.note(what)
 
-    def _plan_catching_up(self, wanted: bool, now: int, after: int = CATCH_UP_NS) -> None:
+    def _plan_catching_up(self, wanted: bool, now: int) -> None:
         """The end of a turn: whether there is something left to be said later."""
         if self.mrmt >= self.lcv[self.rank]:
             self.catch_up_at = None
-        elif wanted and (self.catch_up_at is None or self.catch_up_at > now + after):
-            self.catch_up_at = now + after
+        elif wanted and self.catch_up_at is None:
+            self.catch_up_at = now + CATCH_UP_NS
 
     def deadline(self) -> int | None:
         return self.catch_up_at

@@ -5,14 +5,16 @@ with a timestamp up to `end`, is of one of these shapes". So a cast with a times
 them, needs no acknowledgement of this member. To send another shape the member takes a timestamp beyond the end (it *jumps*);
 that costs the cast a round of acknowledgements, as it had without leads, and ends the lead.
 
-Which shapes belong to the repertoire is a matter of profit alone, never of order. A shape is left out if usually one and a half
+What is promised is a matter of profit alone, never of order. A shape is left out of the repertoire if usually one and a half
 times `patience` casts of others that conflict with it come between two sends, or if `patience`, and eight times the usual
-number, came since the last: then its absence is worth more to them than its jumps cost. The first lead waits for `patience`
-casts that it would have covered: until then nobody knows what the member sends. After a lead that covered less
-than that before it was jumped over, the next one waits for a number of casts that doubles each time.
+number, came since the last: then its absence is worth more to them than its jumps cost. A lead waits for `patience` casts that it
+would have covered, without one among the own that would have jumped: until then nobody knows what the member sends. It waits
+for twice as many after each lead that covered less than `patience` before it was jumped over, or that was jumped over by a cast
+that conflicts with nothing that others usually send. Such a member gives a *truce* instead (see `truces`): it names the shapes of
+others of which `patience` came in a row while none of the own that conflict with them was usual.
 
-Free shapes (see `shapes`) need no lead and belong to none: every member may send them at any time. So where there are any, a lead
-does not cover wild ones.
+Free shapes (see `shapes`) need no promise and belong to none: every member may send them at any time. So where there are any,
+promises do not cover wild ones.
 
 In a record, shapes are named by the numbers of their appearance in their sender's stream, which all members count alike.
 
@@ -21,10 +23,11 @@ Invariants: a lead's end does not decrease; while it lies ahead of the clock, it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from isotone.protocol.semantic.nearby import Nearby
 from isotone.protocol.semantic.shapes import Shape, Shapes
+from isotone.protocol.semantic.truces import NAMES_MAX, Counts, Truce
 
 LENGTH = 1 << 12
 """How far a lead reaches beyond the clock. It is renewed when half of that is used up."""
@@ -42,21 +45,29 @@ class Numbers:
 
     def __init__(self) -> None:
         self.newest = 0
+        self.forgotten = 0  # the last that was
         self.last: Shape | None = None  # nothing changes if it comes again
         self._number: dict[Shape, int] = {}  # the one that came last is last
         self._shape: dict[int, Shape] = {}
 
-    def see(self, shape: Shape) -> None:
-        """A cast of this shape is next in the stream."""
+    def see(self, shape: Shape) -> int:
+        """A cast of this shape is next in the stream: its number if that is a new one, otherwise 0."""
         self.last = shape
+        new = 0
         number = self._number.pop(shape, None)
         if number is None:
             self.newest += 1
-            number = self.newest
+            new = number = self.newest
             self._shape[number] = shape
             if len(self._shape) > _NUMBERED_MAX:
-                del self._shape[self._number.pop(next(iter(self._number)))]
+                self.forgotten = self._number.pop(next(iter(self._number)))
+                del self._shape[self.forgotten]
         self._number[shape] = number
+        return new
+
+    def find(self, shape: Shape) -> int:
+        """The number of a shape; 0 if it is not remembered."""
+        return self._number.get(shape, 0)
 
     def __contains__(self, shape: Shape) -> bool:
         """Whether a shape is remembered; one that appeared long ago may be forgotten although it is still sent."""
@@ -92,21 +103,28 @@ class Lead:
 
 
 class Leader:
-    """The own lead: what was promised, and what is worth promising."""
+    """The own promises: what was promised, and what is worth promising."""
 
-    def __init__(self, shapes: Shapes, patience: int) -> None:
+    def __init__(self, shapes: Shapes, patience: int, appeared: Sequence[Numbers], rank: int) -> None:
         self.lead = Lead(shapes)
+        self.truce = Truce(shapes)
         self.patience = patience
         self._shapes = shapes
+        self._appeared = appeared
+        self._numbers = appeared[rank]
         self._own: dict[Shape, _Use] = {}  # the last one used is last
         self._index = Nearby(shapes)  # of the own ones
         self._found: dict[Shape, tuple[list[_Use], bool]] = {}  # own uses in conflict with a shape; whether the lead covers it
+        self._counts = Counts()
         self._wanted = False  # a lead would have covered a cast, or was jumped over and is worth it
         self._spared = 0  # casts covered since the lead was last jumped over
         self._used = False  # whether there were any since it was announced
-        self._wait = patience  # so many casts must come in vain before the next lead
+        self._trial = patience  # so many casts must come in vain before the next lead, and none be sent that it would not name
+        self._wait = patience  # so many of these are left
+        self._truce_wanted = False
+        self._truce_used = False
 
-    def covers(self, shape: Shape, ts: int) -> bool:
+    def covers(self, shape: Shape, ts: int, sender: int) -> bool:
         """A cast of another member came, not a free one: whether it can do without this member's acknowledgement."""
         found = self._found.get(shape)
         if found is None:
@@ -117,63 +135,101 @@ class Leader:
         against, covered = found
         for use in against:
             use.passed += 1
+        worth = not (shape.wild and self._shapes.frees) and self._rare(against)
+        name = sender, self._appeared[sender].find(shape)
+        count = self._counts.see(name, worth)
+        if ts <= self.truce.end and name in self.truce.names:
+            self._truce_used = True
+            return True
         if covered and ts <= self.lead.end:
             self._spared += 1
             self._used = True
             return True
-        if not (shape.wild and self._shapes.frees):
-            patience = self.patience
-            for use in against:
-                if not use.rare(patience):
-                    return False
-            if self._wait:
-                self._wait -= 1
-            else:
+        if worth:
+            if not self._wait:
                 self._wanted = True
+            else:
+                self._wait -= 1
+                self._truce_wanted = self._truce_wanted or count >= self.patience
         return False
 
+    def _rare(self, uses: Sequence[_Use]) -> bool:
+        patience = self.patience
+        return all(use.rare(patience) for use in uses)
+
     def stamp(self, shape: Shape, ts: int) -> int:
-        """The timestamp for an own cast of this shape: `ts`, or the first one beyond the lead."""
+        """The timestamp for an own cast of this shape: `ts`, or the first one beyond the promises that it would break."""
         if shape.free:
             return ts
         use = self._own.pop(shape, None)
+        if ts > self.lead.end and (use is None or use.rare(self.patience)):
+            self._wait = self._trial  # a lead would be jumped over
         if use is None:
             use = _Use()
             self._index.add(shape)
             self._found.clear()
         use.again(self.patience)
         self._own[shape] = use
-        if len(self._own) > _REPERTOIRE_MAX:
+        if len(self._own) > _KNOWN_MAX:
             oldest = next(iter(self._own))
             del self._own[oldest]
             self._index.remove(oldest)
+            self._found.clear()
         lead = self.lead
-        if ts > lead.end or shape in lead.shapes:
-            return ts
-        if self._spared >= self.patience:
-            self._wait = 0
+        if ts <= lead.end and shape not in lead.shapes:
+            self._jump(shape)
+            ts = lead.end + 1
+        if ts <= self.truce.end and not self.truce.permits(shape):
+            ts = self.truce.end + 1
+        return ts
+
+    def _jump(self, shape: Shape) -> None:
+        """The lead is jumped over: whether the next one is worth while, or a truce that need not be jumped over."""
+        spared = [other for site, number in self._counts.usual(self.patience) if (other := self._appeared[site].shape(number))]
+        if spared and not any(self._shapes.conflict(shape, other) for other in spared):
+            self._truce_wanted = True
+        elif self._spared >= self.patience:
             self._wanted = True
-        else:
-            self._wait = min(_WAIT_MAX, max(self.patience, 2 * self._wait))
+        self._trial = self.patience if self._wanted else min(_WAIT_MAX, 2 * self._trial)
+        self._wait = 0 if self._wanted else self._trial
         self._spared = 0
-        return lead.end + 1
 
     def due(self, clock: int) -> bool:
         """Whether a lead is worth while now."""
-        return self._wanted or (self._used and self.lead.end - clock < LENGTH // 2)
+        return self._wanted or (self._used and not self._wait and self.lead.end - clock < LENGTH // 2)
 
-    def announce(self, clock: int, numbers: Numbers) -> list[int] | None:
+    def announce(self, clock: int) -> list[int] | None:
         """Promise, unless anything may be sent: returns the end of the lead, and the numbers of the repertoire."""
-        lead = self.lead
+        lead, numbers = self.lead, self._numbers
+        self._wanted = self._used = False
         repertoire = [shape for shape, use in self._own.items() if not use.rare(self.patience)]
         if self._shapes.whole in repertoire:
             return None
         bound = lead.end > clock  # what was promised stays so, though it may have become less worth while
-        repertoire = [shape for shape in repertoire if shape in numbers and (not bound or shape in lead.shapes)]
-        lead.give(max(lead.end, clock + LENGTH), repertoire)
+        named = [shape for shape in repertoire if shape in numbers and (not bound or shape in lead.shapes)][-_REPERTOIRE_MAX:]
+        lead.give(max(lead.end, clock + LENGTH), named)
         self._found.clear()
-        self._wanted = self._used = False
-        return [lead.end, *map(numbers.number, repertoire)]
+        return [lead.end, *map(numbers.number, named)]
+
+    def truce_due(self, clock: int) -> bool:
+        """Whether a truce is worth while now."""
+        return self._truce_wanted or (self._truce_used and self.truce.end - clock < LENGTH // 2)
+
+    def announce_truce(self, clock: int) -> list[int] | None:
+        """Promise to spare what others usually send, if there is anything: returns the end of the truce, and the names."""
+        truce = self.truce
+        self._truce_wanted = self._truce_used = False
+        names = dict(truce.names) if truce.end > clock else {}
+        for name in self._counts.usual(self.patience):
+            shape = self._appeared[name[0]].shape(name[1])
+            if shape is None or len(names) == NAMES_MAX:
+                continue
+            if self._rare([self._own[one] for one in self._index.conflicting(shape)]):
+                names[name] = shape
+        if not names:
+            return None
+        truce.give(max(truce.end, clock + LENGTH), names)
+        return [truce.end, *(part for name in names for part in name)]
 
 
 class _Use:

@@ -6,22 +6,24 @@ acknowledgements by Protocol 2. Only what holds a cast m back is less. It is del
 (a) everything that its sender had received before it is here (stamps say so as differences, like those of `causal`),
 (b) no cast is here, undelivered, that conflicts with it and has a smaller key,
 (c) every other site j is past it: Definition 8 holds for j's clock, or j has a lead (see `leads`) that reaches m's timestamp
-    and covers m, or m is free, j is tame, and j's clock is in the block of m's timestamp or a later one.
+    and covers m, or a truce (see `truces`) that reaches it and spares m, or m is free, j is tame, and j's clock is in the block
+    of m's timestamp or a later one.
 
 Free casts conflict with nothing but wild ones (see `shapes`). Timestamps are parted into blocks; a site is tame until it sends
 its first wild cast, for which it goes to the next block. So all members promise from the start what free casts need.
 
-A site acknowledges a cast unless (c) holds without that everywhere. While casts come that need acknowledgements it acknowledges
-the others too, as `single_phase` does, but a moment later: nobody waits for that, and the next one that conflicts finds clocks
-about as far as they would be there. A batch may be parted into several casts (see `shapes`).
+A site acknowledges a cast unless (c) holds without that everywhere. After one that it had to acknowledge it acknowledges the next
+ones too, as `single_phase` does: nobody waits for that, and the next one that conflicts finds the clocks where they would be
+there. With the same clocks it is delivered no later, since Definition 8 implies (a), (b) and (c). Only what jumps over a promise
+may be. A batch may be parted into several casts (see `shapes`).
 
 Why it is right: conflicting casts are delivered in the order of their keys wherever both are. Let x conflict with m, have the
 smaller key, and come to a process that has delivered m. If (c) held for x's site j by its clock, x had come before, since streams
 are FIFO and stamps exceed every clock said before. If it held by a lead, x comes after the lead in its stream with a timestamp
-within it, so its shape is one of the lead's, or free and m not wild: it does not conflict with m. If m is free, x is wild, and
-the first such of j: its block is after that of every clock that j said before, and so after m's. So x had come, and (b) let
-it go first. Keys respect causality, also through messages that conflict with neither of two: there is one clock, and receiving
-moves it.
+within it, so its shape is one of the lead's, or free and m not wild: it does not conflict with m. If by a truce, x comes after
+that and within it: it does not conflict with m's shape. If m is free, x is wild, and the first such of j: its block is after that
+of every clock that j said before, and so after m's. So x had come, and (b) let it go first. Keys respect causality, also through
+messages that conflict with neither of two: there is one clock, and receiving moves it.
 
 Invariants: whether (a) holds for a cast depends on the casts that are here alone, and nobody delivers one without it, in a
 view or at its end; so members with the same casts end a view alike. Above the level `agreed` what (a) asks for is evidence: who
@@ -37,18 +39,19 @@ from collections.abc import Sequence
 from isotone.model.errors import ConfigError, RemoteProtocolError
 from isotone.model.records import Cast, Direct
 from isotone.model.view import View
-from isotone.protocol.ordering.clocks import ACK, CATCH_UP_NS, Clocked
+from isotone.protocol.ordering.clocks import ACK, Clocked
 from isotone.protocol.ordering.dependencies import Dependencies
 from isotone.protocol.ordering.orderer import Batch, Evidence, Outbox
 from isotone.protocol.semantic.leads import Lead, Leader, Numbers
 from isotone.protocol.semantic.nearby import Nearby
 from isotone.protocol.semantic.shapes import Shape, Shapes
+from isotone.protocol.semantic.truces import NAMES_MAX, Truce
 
 _MESSAGES = 0
 _LEAD = 2
-_CONTESTED_NS = 2_000_000_000
-SOON_NS = 500_000
-"""Beside casts that conflict, an acknowledgement that is not owed follows so much later."""
+_TRUCE = 3
+CONTESTED = 512
+"""After a cast that needs an acknowledgement, so many others get one too."""
 _PATIENCE = 3
 _ROOM = 32
 BLOCK = 32
@@ -68,18 +71,20 @@ class Waiting:
 
 
 class SemanticTotal(Clocked):
-    """A cast's stamp is [timestamp, *casts received]; an acknowledgement's [clock], a lead's [clock, end, *numbers of shapes]."""
+    """A cast's stamp is [timestamp, *casts received]; an acknowledgement's [clock].
+
+    A lead's is [clock, end, *numbers of shapes], a truce's [clock, end, *(site, number of a shape in its stream)].
+    """
 
     name = "semantic_total"
     semantic = True
     looks = True
-    packets = {ACK: "ack", _LEAD: "lead"}  # noqa: RUF012
+    packets = {ACK: "ack", _LEAD: "lead", _TRUCE: "truce"}  # noqa: RUF012
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         super().__init__(outbox, view, rank, seed)
         self.shapes = Shapes(view.ordering.conflicts)
-        self.may = 0  # the smallest MRMT with which none would be owed in `single_phase`
-        self.contested_at: int | None = None  # when a cast came that the own promises do not cover
+        self.contested = 0  # so many casts to come are acknowledged though the own promises cover them
         self.received = Dependencies(rank, self.count)
         self.ready = [0] * self.count  # (a) holds for so many casts of each site
         self.unready: list[deque[Cast]] = [deque() for _ in range(self.count)]
@@ -93,9 +98,11 @@ class SemanticTotal(Clocked):
         self.crowd = 0  # the mean of that over the last turns, times 32
         self.tame = [self.shapes.frees] * self.count
         self.appeared = [Numbers() for _ in range(self.count)]
-        self.leader = Leader(self.shapes, _PATIENCE * self.count)
+        self.leader = Leader(self.shapes, _PATIENCE * self.count, self.appeared, rank)
         self.leads = [self.leader.lead if site == rank else Lead(self.shapes) for site in range(self.count)]
         self.lead_keys = [0] * self.count
+        self.truces = [self.leader.truce if site == rank else Truce(self.shapes) for site in range(self.count)]
+        self.truce_keys = [0] * self.count
         self.gated = view.need > 1
         self.known = [[0] * self.count for _ in range(self.count)]  # what each site had received before its last cast
         self.past: dict[tuple[int, int], Evidence] = {}  # and before each that is undelivered; for levels above agreed
@@ -129,32 +136,37 @@ class SemanticTotal(Clocked):
         self.crowd += self.undelivered - mean
         self.leader.patience = max(_PATIENCE * self.count, mean >> 1)  # a jump holds up what is under way
         clock = self.lcv[self.rank]
-        lead = self.leader.announce(clock, self.appeared[self.rank]) if self.leader.due(clock) else None
-        if lead is not None:
-            self.mrmt = clock
-            self.outbox.direct(_LEAD, [clock, *lead])
-            self.outbox.note("leads")
+        if self.leader.due(clock) and (lead := self.leader.announce(clock)) is not None:
+            self._promise(_LEAD, lead, "leads")
+        elif self.leader.truce_due(clock) and (truce := self.leader.announce_truce(clock)) is not None:
+            self._promise(_TRUCE, truce, "truces")
         elif self.mrmt < self.must:
             self._say("acks")
         if self.mrmt < clock or self.catch_up_at is not None:
-            contested = self.contested_at is not None and now - self.contested_at < _CONTESTED_NS
-            self._plan_catching_up(contested, now, SOON_NS if self.mrmt < self.may else CATCH_UP_NS)
+            self._plan_catching_up(self.contested > 0, now)
+
+    def _promise(self, kind: int, what: list[int], note: str) -> None:
+        self.mrmt = self.lcv[self.rank]
+        self.contested = 0  # what came before this could not be covered
+        self.outbox.direct(kind, [self.mrmt, *what])
+        self.outbox.note(note)
 
     # Receiving
 
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
         shapes = self._check(sender, casts)
         rank, lcv, received, unready = self.rank, self.lcv, self.received, self.unready[sender]
+        lead, truce = self.leader.lead, self.leader.truce
         for cast, shape in zip(casts, shapes, strict=True):
             ts = cast.stamp[0]
             needed = ts - 1 if sender < rank else ts  # Definition 10
-            if self._covered(shape, ts):
-                self.may = max(self.may, needed)
-            else:
-                if needed > self.must:
-                    self.must = needed
-                if not lcv[rank] < self.leader.lead.end < ts:  # it has not jumped
-                    self.contested_at = now
+            if not self._covered(shape, ts, sender):
+                self.must = max(self.must, needed)
+                if not (lcv[rank] < lead.end < ts or lcv[rank] < truce.end < ts):  # it has not jumped
+                    self.contested = CONTESTED
+            elif self.contested:
+                self.contested -= 1
+                self.must = max(self.must, needed)
             lcv[sender] = ts
             self.next_keys[sender] = (ts + 1) * self.count + sender
             if ts > lcv[rank]:
@@ -167,15 +179,15 @@ class SemanticTotal(Clocked):
                 self.late += 1
             self._queue(sender, cast, shape)
 
-    def _covered(self, shape: Shape, ts: int) -> bool:
+    def _covered(self, shape: Shape, ts: int, sender: int) -> bool:
         """Whether a cast can do without this member's acknowledgement, by what it has promised."""
         if shape.free:
             return self.tame[self.rank] and ts >> BLOCK <= self.mrmt >> BLOCK
-        return self.leader.covers(shape, ts)
+        return self.leader.covers(shape, ts, sender)
 
     def _check(self, sender: int, casts: Sequence[Cast]) -> list[Shape]:
         """The shapes of casts that keep their sender's promises; `RemoteProtocolError` otherwise."""
-        last, lead, tame = self.lcv[sender], self.leads[sender], self.tame[sender]
+        last, lead, truce, tame = self.lcv[sender], self.leads[sender], self.truces[sender], self.tame[sender]
         shapes: list[Shape] = []
         for cast in casts:
             stamp = cast.stamp
@@ -194,6 +206,8 @@ class SemanticTotal(Clocked):
             last = stamp[0]
             if last <= lead.end and shape not in lead.shapes and not shape.free:
                 raise RemoteProtocolError(f"rank {sender} has promised up to {lead.end} what it breaks at {last}")
+            if last <= truce.end and not truce.permits(shape):
+                raise RemoteProtocolError(f"rank {sender} has promised to spare up to {truce.end} what it meets at {last}")
             shapes.append(shape)
         return shapes
 
@@ -203,6 +217,8 @@ class SemanticTotal(Clocked):
             raise RemoteProtocolError(f"malformed acknowledgement from rank {sender}")
         if record.kind == _LEAD:
             self._follow(sender, stamp)
+        elif record.kind == _TRUCE:
+            self._agree(sender, stamp)
         elif len(stamp) != 1:
             raise RemoteProtocolError(f"malformed acknowledgement from rank {sender}")
         self._clock(sender, stamp[0])
@@ -218,12 +234,29 @@ class SemanticTotal(Clocked):
         lead.give(stamp[1], shapes)
         self.lead_keys[sender] = (lead.end + 1) * self.count + sender
 
+    def _agree(self, sender: int, stamp: list[int]) -> None:
+        """Another site promises a truce."""
+        truce, names = self.truces[sender], list(zip(stamp[2::2], stamp[3::2], strict=False))
+        if len(stamp) < 4 or len(stamp) % 2 or len(names) > NAMES_MAX or not max(stamp[0], truce.end) <= stamp[1]:
+            raise RemoteProtocolError(f"malformed truce from rank {sender}")
+        if not all(0 <= site < self.count and site != sender and number > 0 for site, number in names):
+            raise RemoteProtocolError(f"rank {sender} spares what is nobody's")
+        if truce.end > stamp[0] and not truce.names.keys() <= set(names):
+            raise RemoteProtocolError(f"rank {sender} no longer spares what it has promised to up to {truce.end}")
+        truce.give(stamp[1], {name: truce.names.get(name) or self.appeared[name[0]].shape(name[1]) for name in names})
+        self.truce_keys[sender] = (truce.end + 1) * self.count + sender
+
     def _queue(self, sender: int, cast: Cast, shape: Shape) -> None:
         if shape.wild:
             self.tame[sender] = False
         numbers = self.appeared[sender]
         if shape is not numbers.last and not shape.free and shape is not self.shapes.whole:
-            numbers.see(shape)
+            number = numbers.see(shape)
+            if number:
+                for truce in self.truces:
+                    truce.appears((sender, number), shape)
+                if (sender, numbers.forgotten) in self.leader.truce.names:
+                    self.must = max(self.must, self.lcv[self.rank])  # who gets the truce only now does not find it
         if self.gated:
             known = self.known[sender]
             for i in range(1, len(cast.stamp), 2):
@@ -258,7 +291,7 @@ class SemanticTotal(Clocked):
 
     def _advance(self) -> None:
         past = min(self.next_keys)  # every site's clock is past the keys below
-        best = min(map(max, self.next_keys, self.lead_keys))  # no lead covers keys from here on
+        best = min(map(max, self.next_keys, self.lead_keys, self.truce_keys))  # no promise covers keys from here on
         if best == past == self.horizon and not self.news:
             return  # nothing has come, and no lead: the horizon is all that counts
         self.horizon, self.news = past, False
@@ -294,6 +327,8 @@ class SemanticTotal(Clocked):
                 key = ((self.lcv[site] >> BLOCK) + 1 << BLOCK) * self.count + site
             if self.lead_keys[site] > key and self.leads[site].covers(shape):
                 key = self.lead_keys[site]
+            if self.truce_keys[site] > key and shape in self.truces[site].shapes:
+                key = self.truce_keys[site]
             limit = min(limit, key)
         return limit
 

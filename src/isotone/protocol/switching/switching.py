@@ -240,7 +240,7 @@ class Switching(Orderer):
             self.kept.append((sender, cast, position, evidence))
         elif instance < self.current:
             return
-        elif change is not None and change.reached and not self.staying and (change.said or not self.host.frozen):
+        elif self.rest or (change is not None and change.reached and not self.staying and (change.said or not self.host.frozen)):
             self.rest.append((sender, cast, position, evidence))
         elif not cast.number:
             self._control(sender, cast, position, evidence)
