@@ -23,9 +23,9 @@ from isotone.runtime.loop import run
 MEMBERS: Final = 5
 SIZE: Final = 50
 RATE: Final = 20.0
-ROUNDS: Final = 3
+ROUNDS: Final = 5
 ROUND_S: Final = 0.3
-LATENCY_S: Final = 0.7
+LATENCY_S: Final = 1.0
 ORDERS: Final = ("single_phase", "semantic_total", "causal")
 
 

@@ -5,7 +5,7 @@ Most batches are of one kind. Their columns travel as one entry, which is decode
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -19,6 +19,12 @@ def brief(column: list[T] | None) -> list[T] | None:
     if column[-1] != first or column[len(column) // 2] != first or column.count(first) != len(column):
         return column
     return [first]
+
+
+def distinct(column: Sequence[T]) -> Iterable[T]:
+    """The entries of a column that is not empty, each once: batches are long, and types few."""
+    first = column[0]
+    return (first,) if column.count(first) == len(column) else dict.fromkeys(column)
 
 
 def full(column: Sequence[T] | None, count: int) -> Sequence[T] | None:

@@ -33,6 +33,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from isotone.model.columns import distinct
 from isotone.model.errors import ConfigError, unknown
 
 By: TypeAlias = Literal["everything", "item", "operation", "both", "predicate"]
@@ -144,9 +145,9 @@ class Conflicts(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
     def validate_types(self, types: Sequence[str | None] | None) -> None:
         """Raise `ConfigError` if one of these types is not declared."""
-        if types is not None and self.types:
+        if types and self.types:
             table = self.table
-            for type_ in types if len(types) == 1 else dict.fromkeys(types):  # each once: batches are long, and types few
+            for type_ in distinct(types):
                 if type_ is not None and type_ not in table:
                     raise unknown("message type", type_, table)
 

@@ -136,11 +136,13 @@ class Leader:
         for use in against:
             use.passed += 1
         worth = not (shape.wild and self._shapes.frees) and self._rare(against)
-        name = sender, self._appeared[sender].find(shape)
-        count = self._counts.see(name, worth)
-        if ts <= self.truce.end and name in self.truce.names:
-            self._truce_used = True
-            return True
+        count = 0
+        if worth or self._counts or self.truce.names:
+            name = sender, self._appeared[sender].find(shape)
+            count = self._counts.see(name, worth)
+            if ts <= self.truce.end and name in self.truce.names:
+                self._truce_used = True
+                return True
         if covered and ts <= self.lead.end:
             self._spared += 1
             self._used = True
@@ -155,7 +157,10 @@ class Leader:
 
     def _rare(self, uses: Sequence[_Use]) -> bool:
         patience = self.patience
-        return all(use.rare(patience) for use in uses)
+        for use in uses:  # noqa: SIM110 - this is on the way of every cast
+            if not use.rare(patience):
+                return False
+        return True
 
     def stamp(self, shape: Shape, ts: int) -> int:
         """The timestamp for an own cast of this shape: `ts`, or the first one beyond the promises that it would break."""

@@ -103,6 +103,7 @@ class SemanticTotal(Clocked):
         self.lead_keys = [0] * self.count
         self.truces = [self.leader.truce if site == rank else Truce(self.shapes) for site in range(self.count)]
         self.truce_keys = [0] * self.count
+        self.promised = False  # whether there are any keys of leads or truces
         self.gated = view.need > 1
         self.known = [[0] * self.count for _ in range(self.count)]  # what each site had received before its last cast
         self.past: dict[tuple[int, int], Evidence] = {}  # and before each that is undelivered; for levels above agreed
@@ -160,7 +161,11 @@ class SemanticTotal(Clocked):
         for cast, shape in zip(casts, shapes, strict=True):
             ts = cast.stamp[0]
             needed = ts - 1 if sender < rank else ts  # Definition 10
-            if not self._covered(shape, ts, sender):
+            if shape.free:
+                covered = self.tame[rank] and ts >> BLOCK <= self.mrmt >> BLOCK
+            else:
+                covered = self.leader.covers(shape, ts, sender)
+            if not covered:
                 self.must = max(self.must, needed)
                 if not (lcv[rank] < lead.end < ts or lcv[rank] < truce.end < ts):  # it has not jumped
                     self.contested = CONTESTED
@@ -178,12 +183,6 @@ class SemanticTotal(Clocked):
                 unready.append(cast)
                 self.late += 1
             self._queue(sender, cast, shape)
-
-    def _covered(self, shape: Shape, ts: int, sender: int) -> bool:
-        """Whether a cast can do without this member's acknowledgement, by what it has promised."""
-        if shape.free:
-            return self.tame[self.rank] and ts >> BLOCK <= self.mrmt >> BLOCK
-        return self.leader.covers(shape, ts, sender)
 
     def _check(self, sender: int, casts: Sequence[Cast]) -> list[Shape]:
         """The shapes of casts that keep their sender's promises; `RemoteProtocolError` otherwise."""
@@ -233,6 +232,7 @@ class SemanticTotal(Clocked):
             raise RemoteProtocolError(f"rank {sender} takes back what it has promised up to {lead.end}")
         lead.give(stamp[1], shapes)
         self.lead_keys[sender] = (lead.end + 1) * self.count + sender
+        self.promised = True
 
     def _agree(self, sender: int, stamp: list[int]) -> None:
         """Another site promises a truce."""
@@ -245,6 +245,7 @@ class SemanticTotal(Clocked):
             raise RemoteProtocolError(f"rank {sender} no longer spares what it has promised to up to {truce.end}")
         truce.give(stamp[1], {name: truce.names.get(name) or self.appeared[name[0]].shape(name[1]) for name in names})
         self.truce_keys[sender] = (truce.end + 1) * self.count + sender
+        self.promised = True
 
     def _queue(self, sender: int, cast: Cast, shape: Shape) -> None:
         if shape.wild:
@@ -291,7 +292,7 @@ class SemanticTotal(Clocked):
 
     def _advance(self) -> None:
         past = min(self.next_keys)  # every site's clock is past the keys below
-        best = min(map(max, self.next_keys, self.lead_keys, self.truce_keys))  # no promise covers keys from here on
+        best = min(map(max, self.next_keys, self.lead_keys, self.truce_keys)) if self.promised else past  # promises end there
         if best == past == self.horizon and not self.news:
             return  # nothing has come, and no lead: the horizon is all that counts
         self.horizon, self.news = past, False

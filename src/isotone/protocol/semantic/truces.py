@@ -71,6 +71,9 @@ class Counts:
     def __init__(self) -> None:
         self._counts: dict[Name, int] = {}  # the one that came last is last
 
+    def __len__(self) -> int:
+        return len(self._counts)
+
     def see(self, name: Name, worth: bool) -> int:
         """Another one came: how many there were. Number 0 is that of shapes that have none."""
         counts = self._counts
