@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cells import NS, Phase, Tally, Variant, member, wait
+from policy_trials import HELD_OUT, LOOKED_AT, Trial
 from rich.progress import track
 
 import isotone
@@ -33,72 +34,8 @@ BEGIN_S = 4
 REST_S = 2
 WITHIN = 1.15
 AUTO = Variant("auto")
+TRIALS = (*LOOKED_AT, *HELD_OUT)
 ORDERS = ("all_ack", "atop", "sequencer", "single_phase", "token", "two_phase")
-
-
-class Load(NamedTuple):
-    """What is sent in a phase: messages a second of the whole group, and whose share of them is how large.
-
-    Who is not named shares the rest evenly with others that are not named; without names all send alike.
-    """
-
-    seconds: int
-    per_second: float
-    shares: tuple[tuple[int, float], ...] = ()
-    delay_ms: float = 0
-    """Of the network from here on; 0 for no change."""
-    loss: float | None = None
-    """Of the network from here on; None for no change."""
-
-    def told(self) -> str:
-        """In words."""
-        rate = f"{self.per_second:g}/s"
-        who = ", ".join(f"{share:.0%} from {member(rank)}" for rank, share in self.shares) or "even"
-        changes = [f", delays now {self.delay_ms:g} ms"] if self.delay_ms else []
-        changes += [f", loss now {self.loss:.1%}"] if self.loss is not None else []
-        return f"{who}, {rate}" + "".join(changes)
-
-    def busiest(self) -> int | None:
-        """The member that sends most, if there is one."""
-        return max(self.shares, key=lambda entry: entry[1])[0] if self.shares else None
-
-
-class Trial(NamedTuple):
-    """A group, its network, and what it goes through."""
-
-    name: str
-    members: int
-    delay_ms: float
-    loss: float
-    loads: tuple[Load, ...]
-
-    def told(self) -> str:
-        """In words."""
-        loss = f", {self.loss:.0%} of the packets lost" if self.loss else ""
-        return f"{self.members} members, delays of {self.delay_ms:g} ms ± 30 %{loss}"
-
-
-TRIALS = (
-    Trial("office", 7, 1.5, 0, (Load(20, 40), Load(20, 60, ((5, 1.0),)), Load(20, 60, ((2, 0.65),)), Load(20, 6))),
-    Trial("continents", 4, 50, 0, (Load(20, 240), Load(20, 60, ((3, 0.9),)), Load(20, 5), Load(20, 40, ((1, 0.5), (2, 0.5))))),
-    Trial("a hot member that moves", 6, 12, 0, tuple(Load(15, 50, ((rank, 0.75),)) for rank in (4, 1, 5, 0))),
-    Trial(
-        "a network that slows down",
-        7,
-        2,
-        0,
-        (Load(20, 150), Load(20, 150, (), 60), Load(20, 25, ((3, 0.8),)), Load(20, 150, (), 2)),
-    ),
-    Trial("lossy", 4, 25, 0.01, (Load(30, 40), Load(30, 40, ((2, 1.0),)), Load(30, 40, ((1, 0.45), (3, 0.45))))),
-    Trial(
-        "a network that turns lossy",
-        4,
-        40,
-        0,
-        (Load(20, 200), Load(30, 200, loss=0.015), Load(30, 25, ((3, 0.7),)), Load(30, 200, loss=0)),
-    ),
-    Trial("a large group", 12, 15, 0, (Load(10, 120), Load(10, 30, ((7, 0.9),)), Load(10, 120, (), 110))),
-)
 
 
 def fixed(trial: Trial) -> list[Variant]:
