@@ -18,7 +18,7 @@ import msgspec
 
 from isotone.model.errors import ConfigError, unknown
 from isotone.model.ids import ProcessId, name_of
-from isotone.model.records import Echo
+from isotone.model.records import Echo, Seen
 from isotone.model.settings import SECOND
 from isotone.model.view import Ordering, View
 from isotone.protocol.named import Named
@@ -90,11 +90,8 @@ class Learned(Policy):
 
     def decide(self, observation: Observation, current: Ordering, now: int) -> Ordering | None:
         predictor = self.predictor()
-        skew = observation.skew(observation.busiest)
+        skew = observation.skew(observation.busiest, doubt=True)
         predictions = {order: predictor.latency(order, observation, skew) for order in predictor.orders}
-        if "sequencer" in predictions:
-            doubtful = observation.skew(observation.busiest, doubt=True)
-            predictions["sequencer"] = predictor.latency("sequencer", observation, doubtful)
         order = best(predictions)
         wanted = Ordering(order, options={"at": name_of(self.members[observation.busiest])} if order == "sequencer" else {})
         seat = self._seat(current)
@@ -133,15 +130,16 @@ class Controller:
         self._rest_until = now + DWELL_NS
         self.due = now
 
-    def wake(self, current: Ordering, now: int) -> Ordering | None:
-        """A period is over: what should be in force instead, if anything."""
+    def wake(self, current: Ordering, seen: Seen, now: int) -> Ordering | None:
+        """A period is over, and this is what was seen here: what should be in force instead, if anything."""
         if now < self.due:
             return None
         self.due = now + PERIOD_NS
+        self.observer.told(self.policy.members[0], seen)
         self.observer.note(now)
         for peer in self._peers:
             self.observer.asked(peer, now)
-            self._send(peer, Echo(now, False))
+            self._send(peer, Echo(now))
         if current != self._current:
             self._current = current
             self._rest_until = now + DWELL_NS
