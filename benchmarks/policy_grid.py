@@ -39,7 +39,7 @@ HEAD = """\
 # the first one, which numbers: where the policy chooses that order, it names the busiest. In `all_ack` and `single_phase`,
 # which favour the first member, it is the last.
 description = "Mean latency of all total orders over group size, load, skew, delay and loss"
-seeds = 3
+seeds = 1
 checks = []
 metrics = []
 measures = ["latency:mean"]

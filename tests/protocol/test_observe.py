@@ -89,9 +89,9 @@ def test_it_looks_back_as_far_as_needed_but_not_for_ever() -> None:
     watched = Watched()
     assert watched.period((100, 0, 0)).batches == (100, 0, 0)
     assert watched.period((0, 100, 0)).batches == (0, 100, 0)  # enough in one period
-    seen = [watched.period((0, 0, index % 4 == 0)) for index in range(PERIODS)]
+    seen = [watched.period((0, 0, index % 8 == 0)) for index in range(PERIODS)]
     assert seen[0].batches == (0, 100, 1)
-    assert seen[-1] == Observation((0, 0, PERIODS // 4), PERIODS * PERIOD_NS, MS, 0)
+    assert seen[-1] == Observation((0, 0, PERIODS // 8), PERIODS * PERIOD_NS, MS, 0)
     assert [watched.period() for _ in range(PERIODS)][-1] is None
 
 
@@ -112,9 +112,9 @@ def test_after_a_change_only_what_came_since_is_seen() -> None:
     assert watched.period((1, 28, 1)).batches == (1, 28, 1)  # other shares
     assert [watched.period((1, 28, 1)) for _ in range(3)][-1].batches == (4, 112, 4)
     assert watched.period((9, 250, 9)).batches == (9, 250, 9)  # another rate
-    seen = [watched.period((0, 5, 0)) for _ in range(10)]
-    assert seen[3].batches == (9, 270, 9)  # too few by themselves
-    assert [one.batches for one in (seen[4], seen[9])] == [(0, 25, 0), (0, 50, 0)]
+    seen = [watched.period((0, 3, 0)) for _ in range(10)]
+    assert seen[1].batches == (9, 256, 9)  # too few by themselves
+    assert [one.batches for one in (seen[2], seen[5])] == [(0, 9, 0), (0, 18, 0)]
 
 
 def test_who_is_busier_is_no_matter_of_chance() -> None:

@@ -47,7 +47,7 @@ def losses(run: Simulation, until_s: float) -> list[int]:
 def notices(run: Simulation) -> bool:
     """Whether 1.5 % are seen within a second and a half, and about right."""
     seen = losses(run, 14)
-    return seen[0] == 0 and all(loss >= 7 for loss in seen[6:]) and 12 <= sum(seen[6:]) / len(seen[6:]) <= 18
+    return seen[0] == 0 and all(loss >= 7 for loss in seen[6:]) and 10 <= sum(seen[6:]) / len(seen[6:]) <= 20
 
 
 LOSS = {"kind": "set", "loss": 0.015}

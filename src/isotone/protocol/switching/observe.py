@@ -29,7 +29,7 @@ from isotone.model.settings import MS, SECOND
 PERIOD_NS = 250 * MS
 PERIODS = 48
 """An observation looks back over so many periods at most."""
-ENOUGH = 24
+ENOUGH = 8
 """It looks back at least as far as it takes to see so many batches."""
 LEAST = 6
 """With fewer there is nothing to be said."""
