@@ -136,7 +136,7 @@ loose = st.one_of(
     heartbeats(),
     st.builds(r.Vote, view_ids, st.integers(0, 5), counters, st.integers(-1, 2**62 - 1), st.none() | decisions()),
     st.builds(r.Charter, st.lists(names, max_size=4), st.none() | relations),
-    st.builds(r.Echo, counters, st.booleans()),
+    st.builds(r.Echo, counters, st.none() | st.builds(r.Seen, counters, counters, counters)),
     probes(),
     st.builds(lambda round_, at: r.Propose(round_, *at), view_ids, places()),
     st.builds(r.Reject, view_ids, view_ids),

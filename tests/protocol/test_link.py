@@ -93,6 +93,59 @@ def test_the_stash_is_bounded_and_what_it_refused_can_come_again() -> None:
 # Acknowledging
 
 
+# What got lost
+
+
+def test_a_hole_that_a_repetition_fills_was_a_loss() -> None:
+    receiver = link()
+    for early in (run(1, 1), run(3, 3), run(4, 4), run(6, 6)):
+        receiver.receive(early, 0)
+    assert (receiver.followed, receiver.lost) == (3, 0)
+    assert numbers(receiver.receive(run(2, 6), 20 * MS)) == [2, 3, 4, 5, 6]
+    assert (receiver.followed, receiver.lost) == (4, 2)
+
+
+def test_a_repetition_counts_also_if_it_begins_with_what_is_known() -> None:
+    receiver = link()
+    receiver.receive(run(1, 2), 0)
+    receiver.receive(run(4, 4), 0)
+    assert numbers(receiver.receive(run(1, 4), 20 * MS)) == [3, 4]
+    assert receiver.lost == 1
+
+
+def test_what_comes_late_was_not_lost() -> None:
+    """On a network that reorders, a hole is filled by just what was missing."""
+    receiver = link()
+    for late in (run(2, 2), run(1, 1), run(5, 5), run(4, 4), run(3, 3), run(8, 8), run(6, 6), run(7, 7)):
+        receiver.receive(late, 0)
+    assert (receiver.received, receiver.lost) == (8, 0)
+
+
+def test_a_repetition_that_was_not_needed_is_no_loss() -> None:
+    """The receiver, or its acknowledgement, was late: after a pause, say."""
+    sender, receiver = link(), link()
+    sender.fresh = records(1, 3)
+    first, _, given = sender.next_packet(0)
+    waiting = [packet(first, given)]
+    for _ in range(4):
+        now = sender.resend_at
+        again = sender.retransmit(now)
+        waiting.append(packet(*again))
+    sender.fresh = records(4, 4)
+    first, _, given = sender.next_packet(now)
+    waiting.append(packet(first, given))
+    assert numbers([record for late in waiting for record in receiver.receive(late, now)]) == [1, 2, 3, 4]
+    assert receiver.lost == 0
+
+
+def test_packets_count_where_a_loss_between_them_would_show() -> None:
+    """One that comes long after the last may follow a loss that was repaired meanwhile, which nobody saw."""
+    receiver = link()
+    for number, now in enumerate((0, 10, 20, 60, 100, 110), 1):
+        receiver.receive(run(number, number), now * MS)
+    assert receiver.followed == 3
+
+
 def test_an_acknowledgement_waits_a_little_for_company() -> None:
     receiver = link()
     receiver.receive(run(1, 1), 7 * MS)

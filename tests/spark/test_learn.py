@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,21 @@ def test_seeds_are_averaged_and_files_are_read_back(tmp_path: Path) -> None:
     assert parse_table(write_table(table).encode(), "t") == table
     (tmp_path / "cells.csv").write_text(write_cells(reversed(points)))
     assert read_cells(tmp_path / "cells.csv") == sorted(points)
+
+
+def test_what_loss_adds_is_averaged_with_the_neighbours_in_size_and_skew() -> None:
+    """A cell by chance twice as slow as its neighbours is drawn to them, and nothing else moves without loss."""
+    outlier = (3, 0, 2, 500, 20)
+    points = [
+        one._replace(latency_ns=2_000_000 + (0 if one.loss == 0 else 16_000_000 if one.place == outlier else 1_000_000))
+        for one in grid()
+        if one.seed == 1
+    ]
+    cells = dict(zip(product(*learn(points).axes.values()), learn(points).orders["atop"], strict=True))
+    weights = {outlier: 4 / 9, (5, 0, 2, 500, 20): 2 / 9, (3, 1000, 2, 500, 20): 2 / 9, (5, 1000, 2, 500, 20): 1 / 9}
+    for place, latency in cells.items():
+        lossy = 1_000 * 16 ** weights.get(place, 0)
+        assert latency == pytest.approx(2_000 + (lossy if place[4] else 0), abs=1)
 
 
 def test_a_cell_is_described_by_its_parameters() -> None:

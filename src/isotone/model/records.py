@@ -7,7 +7,7 @@ simulator hands the same objects to several receivers. The bounds of numbers are
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -268,11 +268,23 @@ class Have(msgspec.Struct, array_like=True, tag=24):
     cut: ViewId
 
 
+class Seen(NamedTuple):
+    """What a member has counted since its view began."""
+
+    batches: Count
+    """That it has sent."""
+    packets: Count
+    """That its links have heard, where a loss would have shown."""
+    lost: Count
+    """Of the packets of its links."""
+
+
 class Echo(msgspec.Struct, array_like=True, tag=30):
-    """From the member that observes the group for a switching policy: a time of its clock, which is sent back at once."""
+    """From the member that observes the group for a switching policy: a time of its clock, which is sent back at once, with
+    what the other one has seen."""
 
     at: Count
-    back: bool
+    seen: Seen | None = None
 
 
 Transferred = Offer | Want | Piece | Differs | Have

@@ -3,6 +3,10 @@
 The parameters of a cell say what the group and its network are like: size, skew, rate, delay, loss. Cells that agree in
 all of it and in the orderer (they differ in the seed) are averaged. The points must form a full grid. A sweep's own table has
 all columns and is large; the *cells* are the few that matter here, as CSV, so that they can be kept with the sources.
+
+Where packets get lost the latency of a cell has much of chance in it: it is made by some dozen losses. What loss adds changes
+little from one group size to the next and from one skew to the next, so it is averaged with that of the neighbours on these
+axes (the geometric mean; they count half). Other seeds are nearer to that than to the cell itself.
 """
 
 import csv
@@ -11,6 +15,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import product
+from math import exp, log, prod
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +29,7 @@ from isotone.sim.workload import Phase
 
 _NEEDED: Final = ("members", "workload", "network.latency", "network.loss", "order")
 _LATENCY: Final = "latency_mean_ns"
+_SMOOTH: Final = ("members", "skew")
 _MEANS: Final = {"constant": ("ms",), "uniform": ("min_ms", "max_ms")}
 
 
@@ -138,15 +144,37 @@ def learn(points: Iterable[Point], description: str = "") -> Table:
     axes = {name: sorted({place[index] for place in places}) for index, name in enumerate(AXES)}
     orders = {}
     for order in sorted(means):
-        latencies = []
+        cells = {}
         for place in product(*axes.values()):
             found = means[order].get(place)
             if found is None:
                 told = ", ".join(f"{name} {number}" for name, number in zip(AXES, place, strict=True))
                 raise ConfigError(f"no cell of {order} with {told}: the cells must be a full grid")
-            latencies.append(max(1, round(sum(found) / len(found) / 1_000)))
-        orders[order] = latencies
+            cells[place] = sum(found) / len(found)
+        orders[order] = [max(1, round(_smooth(cells, axes, place) / 1_000)) for place in cells]
     return Table(axes, orders, description)
+
+
+def _smooth(cells: Mapping[tuple[int, ...], float], axes: Mapping[str, list[int]], place: tuple[int, ...]) -> float:
+    """The latency at a place; what loss adds to it is averaged with that of the neighbours."""
+    *others, loss = place
+    least = axes["loss"][0]
+    if loss == least:
+        return cells[place]
+    near = [_near(axes[name], number) if name in _SMOOTH else [(number, 2)] for name, number in zip(AXES, others, strict=False)]
+    total = weights = 0.0
+    for spot in product(*near):
+        there = tuple(number for number, _ in spot)
+        weight = prod(part for _, part in spot)
+        total += weight * log(max(1.0, cells[*there, loss] - cells[*there, least]))
+        weights += weight
+    return cells[*others, least] + exp(total / weights)
+
+
+def _near(axis: list[int], number: int) -> list[tuple[int, int]]:
+    """A number of an axis and its neighbours, with their weights."""
+    index = axis.index(number)
+    return [(axis[other], 2 if other == index else 1) for other in (index - 1, index, index + 1) if 0 <= other < len(axis)]
 
 
 def write_table(table: Table) -> str:

@@ -163,10 +163,11 @@ class Endpoint:
                     self.transfer.handle(peer, record, now)
 
     def _echo(self, peer: ProcessId, echo: Echo, now: int) -> None:
-        if not echo.back:
-            self.send(peer, Echo(echo.at, True))
-        elif self.controller is not None:
-            self.controller.observer.answered(peer, echo.at, now)
+        if echo.seen is not None:
+            if self.controller is not None:
+                self.controller.observer.answered(peer, echo.at, echo.seen, now)
+        elif self.epoch is not None:
+            self.send(peer, Echo(echo.at, self.epoch.seen()))
 
     def _receive_early(self, peer: ProcessId, packet: Packet) -> None:
         """A packet of the view that is being installed here can come before the view does."""
@@ -218,7 +219,7 @@ class Endpoint:
         controller, epoch = self.controller, self.epoch
         if controller is None or epoch is None or now < controller.due:
             return
-        wanted = controller.wake(epoch.view.ordering, now)
+        wanted = controller.wake(epoch.view.ordering, epoch.seen(), now)
         free = (
             not epoch.frozen and not epoch.switches and self._wanted is None and self.blocked is None and not self._leave_wanted
         )
@@ -233,7 +234,6 @@ class Endpoint:
             self.controller = None
         if policy and self.controller is None:
             self.controller = Controller(epoch.view, now, self.send)
-            epoch.watch(self.controller.observer.watch)
 
     def leave(self, now: int) -> None:
         """Leave when what was submitted has been sent; before the first view nothing can be, and it is dropped."""

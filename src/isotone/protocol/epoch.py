@@ -19,7 +19,7 @@ from isotone.model.columns import full
 from isotone.model.errors import ConfigError, InvariantViolation, RemoteProtocolError, require
 from isotone.model.events import CoreChanged, DeliveryBatch, ReturnedBatch, Switched, SwitchRefused, Transitional, Upcall
 from isotone.model.ids import ProcessId
-from isotone.model.records import Cast, Cohort, Direct, Packet, Relay, Sequenced
+from isotone.model.records import Cast, Cohort, Direct, Packet, Relay, Seen, Sequenced
 from isotone.model.settings import EndpointConfig
 from isotone.model.switch import Switch
 from isotone.model.view import Level, Ordering, View
@@ -61,6 +61,7 @@ class Epoch:
         self._config = config
         self.timing = config.timing
         self._upcall = upcall
+        self._batches = 0
         self._recorder = recorder
         count = len(view.members)
         self.store = Store(self.rank, count, config)
@@ -247,6 +248,7 @@ class Epoch:
     def submit(self, batch: Batch, now: int) -> None:
         """Send a batch of own messages; the window has admitted it."""
         self.now = now
+        self._batches += 1
         self.orderer.submit(batch, now)
 
     def ask(self, switch: Switch, now: int) -> None:
@@ -259,9 +261,9 @@ class Epoch:
         """Whether a switch is under way."""
         return self.switching is not None and (self.switching.change is not None or self.switching.asked is not None)
 
-    def watch(self, watcher: Callable[[Callable[[Upcall], None]], Callable[[Upcall], None]]) -> None:
-        """Let everything that goes up pass by a watcher."""
-        self._upcall = watcher(self._upcall)
+    def seen(self) -> Seen:
+        """What this process can tell about the load and the network."""
+        return Seen(self._batches, *self.links.heard())
 
     @property
     def asked(self) -> Switch | None:

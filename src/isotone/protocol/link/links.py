@@ -55,6 +55,10 @@ class Links:
         self.dirty.clear()
         return result, repeated
 
+    def heard(self) -> tuple[int, int]:
+        """How many packets have come in so close a sequence that a loss would have shown, and how many losses have."""
+        return sum(link.followed for _, link in self.peers), sum(link.lost for _, link in self.peers)
+
     def wake(self, now: int) -> None:
         """A deadline may have come."""
         if now < self.alarm:

@@ -2,7 +2,9 @@
 
 The link numbers its records from 1, sends them as runs, keeps them until a cumulative acknowledgement covers them, and sends the
 oldest again, with back-off, when none comes. The receiver hands records up exactly once and in order; runs that
-arrive early wait in a bounded stash. A view has fresh links, so no state has to be reset or agreed on: what belongs to
+arrive early wait in a bounded stash. It counts what the network loses: a hole in the stream that is filled by a repetition, which
+also brings what lies behind the hole, was a lost packet; what is filled by just what was missing came late, and a repetition
+that fills nothing was not needed. A view has fresh links, so no state has to be reset or agreed on: what belongs to
 another view is recognised by its session and never reaches this object.
 
 Invariants: `acked` ≤ what the peer received; a record leaves `unacked` only when acknowledged; at most `window` records are
@@ -26,8 +28,9 @@ class PeerLink:
     """State of the link to one peer."""
 
     __slots__ = (
-        "_patience", "_timing", "ack_at", "acked", "attempts", "connected_again", "fresh", "owed", "received", "resend_at",
-        "retransmitted", "rtt_mean", "rtt_spread", "stash", "stashed", "timed_at", "timed_seq", "unacked", "window",
+        "_patience", "_timing", "ack_at", "acked", "attempts", "connected_again", "followed", "fresh", "heard_at", "lost", "owed",
+        "received", "resend_at", "retransmitted", "rtt_mean", "rtt_spread", "stash", "stashed", "timed_at", "timed_seq",
+        "unacked", "window",
     )  # fmt: skip
 
     def __init__(self, timing: Timing, window: int) -> None:
@@ -52,6 +55,10 @@ class PeerLink:
         self.ack_at: int | None = None
         self.stash: dict[int, list[Sequenced]] = {}
         self.stashed = 0
+        self.heard_at = -timing.retransmit_ns
+        self.followed = 0
+        """How many packets came so soon after the one before that a loss between them would have left a hole."""
+        self.lost = 0
 
     def acknowledge(self, now: int) -> int:
         """The acknowledgement for a packet that goes out now: 0, no news, unless it is due.
@@ -115,6 +122,9 @@ class PeerLink:
         if not self.owed:
             self.ack_at = now + self._timing.ack_delay_ns
         self.owed += 1
+        if now - self.heard_at < self._timing.retransmit_ns:  # before the peer would have repeated what got lost in between
+            self.followed += 1
+        self.heard_at = now
         skip = self.received + 1 - packet.first
         if skip < 0:
             self._keep(packet.first, records)
@@ -124,8 +134,19 @@ class PeerLink:
             records = records[skip:]
             if not records:
                 return records
+        if self.stash:
+            self._look_for_holes(len(records))
         self.received += len(records)
         return self._unstash(records) if self.stash else records
+
+    def _look_for_holes(self, count: int) -> None:
+        """Count the holes that the next `count` records fill, where they reach beyond them."""
+        reached, end = self.received + 1, self.received + 1 + count
+        for first, run in sorted(self.stash.items()):
+            if first >= end:
+                break
+            self.lost += first > reached
+            reached = max(reached, first + len(run))
 
     def _keep(self, first: int, records: list[Sequenced]) -> None:
         self.owed = ACK_EVERY

@@ -1,51 +1,49 @@
 """What one member sees of a group: who sends how much, how far away the others are, how much gets lost.
 
-Deliveries are counted by sender, and the counts are noted once per period; delays and losses come from echoes, one to each
-other member per period (the acknowledgements of a link wait for company, so its round trips say little on a fast network).
-All numbers are integers, so that the same run looks the same on every machine.
+It sends an echo to each other member once per period: the round trips are the delays (the acknowledgements of a link wait for
+company, so its round trips say little on a fast network), and with its answer a member tells how much it has sent, and how
+many packets its links have heard and missed. What is delivered would say less of the load: where a packet is lost it stands
+still, and then it comes all at once. Where there is little traffic the echoes themselves tell of losses: one is lost if a later
+one is answered first. A member that pauses answers late, but in order: that is no loss. Whatever got lost on end, on a link or of
+the echoes, counts once: it was one mishap. All numbers are integers, so that the same run looks the same on every machine.
 
 How far back to look: few messages say little, since chance has its part in who sent them; many are of a load that may be over.
 So an observation begins with the last few, and looks twice as far back for as long as the older half of what it sees could
 be of the same load as the newer one (a χ² test of two counts per member). After a change it sees the new load alone, and the
-longer that lasts, the more of it.
+longer that lasts, the more of it. It looks at the losses in the same way, but for itself: they change with the network.
 
-Invariant: nothing is kept that grows with the traffic: at most `PERIODS` notes, `ECHOES` outcomes of echoes, and per member a
-count, `TRIPS` round trips and the echoes of `PATIENCE_NS`.
+Invariant: nothing is kept that grows with the traffic: at most `PERIODS` notes, and per member some counts, `TRIPS` round trips
+and `PERIODS` echoes.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from math import isqrt
 from typing import NamedTuple
 
-from isotone.model.events import DeliveryBatch, Upcall
 from isotone.model.ids import ProcessId
+from isotone.model.records import Seen
 from isotone.model.settings import MS, SECOND
 
 PERIOD_NS = 250 * MS
 PERIODS = 48
 """An observation looks back over so many periods at most."""
-ENOUGH = 24
+ENOUGH = 8
 """It looks back at least as far as it takes to see so many batches."""
 LEAST = 6
 """With fewer there is nothing to be said."""
+REPAIRS = 4
+"""A link repairs its losses several at once, and counts them then: of losses it looks back over so many periods at least."""
 TRIPS = 3
 """The delay is taken from so many round trips per member."""
-PATIENCE_NS = SECOND
-"""An echo that is not back by then counts as lost; far away is not lossy."""
-ECHOES = 128
-"""The loss is that among so many echoes."""
-_DOUBT = 64
-"""So many are taken to have come back before the first was sent: a single one that is lost says little."""
 
 
 class Observation(NamedTuple):
     """The load and the network during the last `span_ns`."""
 
     batches: tuple[int, ...]
-    """How many batches of each member were delivered."""
+    """How many batches each member has sent."""
     span_ns: int
     delay_ns: int
     """One way; the median over the other members."""
@@ -88,48 +86,67 @@ class Observation(NamedTuple):
         return more > 0 and more * more > 4 * (self.batches[one] + self.batches[other])
 
 
+class _Note(NamedTuple):
+    """What had been counted when a period was over."""
+
+    at: int
+    batches: tuple[int, ...]
+    packets: int
+    lost: int
+
+
 class Observer:
     """The eyes of the member that decides, for one view."""
 
     def __init__(self, members: tuple[ProcessId, ...], now: int) -> None:
         self._rank_of = {member: rank for rank, member in enumerate(members)}
-        self._counts = [0] * len(members)
-        self._notes: deque[tuple[int, tuple[int, ...]]] = deque([(now, tuple(self._counts))], maxlen=PERIODS + 1)
+        self._batches = [0] * len(members)
+        self._packets = 0
+        self._lost = 0
+        self._notes: deque[_Note] = deque([_Note(now, tuple(self._batches), 0, 0)], maxlen=PERIODS + 1)
         self._trips: deque[int] = deque(maxlen=TRIPS * (len(members) - 1))
-        self._asked: dict[ProcessId, deque[int]] = {member: deque() for member in members}
-        self._lost: deque[bool] = deque([False] * _DOUBT, maxlen=ECHOES)
-
-    def watch(self, hand_up: Callable[[Upcall], None]) -> Callable[[Upcall], None]:
-        """The same way up, but batches that are delivered are counted."""
-        counts, rank_of = self._counts, self._rank_of
-
-        def counted(upcall: Upcall) -> None:
-            if type(upcall) is DeliveryBatch:
-                counts[rank_of[upcall.origin]] += 1
-            hand_up(upcall)
-
-        return counted
+        self._asked: dict[ProcessId, deque[int]] = {member: deque(maxlen=PERIODS) for member in members}
+        self._told: dict[ProcessId, Seen] = {}
+        self._heard: set[ProcessId] = set()  # in this period
 
     def asked(self, peer: ProcessId, now: int) -> None:
         """An echo goes out."""
-        asked = self._asked[peer]
-        asked.append(now)
-        while asked[0] < now - PATIENCE_NS:
-            asked.popleft()
-            self._lost.append(True)
+        self._asked[peer].append(now)
 
-    def answered(self, peer: ProcessId, at: int, now: int) -> None:
+    def answered(self, peer: ProcessId, at: int, seen: Seen, now: int) -> None:
         """An echo of the time `at` came back."""
-        asked = self._asked.get(peer, ())
-        if at not in asked:
-            return  # one that was given up, a repetition, or never sent
-        self._asked[peer].remove(at)
+        asked = self._asked.get(peer)
+        if asked is None or at not in asked:
+            return  # of somebody else, one that was given up, a repetition, or never sent
+        self._lost += asked[0] != at
+        while asked.popleft() != at:
+            pass
+        self._packets += 2
         self._trips.append(now - at)
-        self._lost.append(False)
+        self.told(peer, seen)
+
+    def told(self, member: ProcessId, seen: Seen) -> None:
+        """What a member has seen since its view began; less than it told before is of another view."""
+        before = self._told.get(member)
+        self._told[member] = seen
+        self._heard.add(member)
+        if before is not None and all(new >= old for new, old in zip(seen, before, strict=True)):
+            self._batches[self._rank_of[member]] += seen.batches - before.batches
+            self._packets += seen.packets - before.packets
+            self._lost += seen.lost - before.lost
 
     def note(self, now: int) -> None:
         """A period is over."""
-        self._notes.append((now, tuple(self._counts)))
+        batches = tuple(self._count(member, rank) for member, rank in self._rank_of.items())
+        self._notes.append(_Note(now, batches, self._packets, self._lost))
+        self._heard.clear()
+
+    def _count(self, member: ProcessId, rank: int) -> int:
+        """The batches of a member until now. Of one whose answer is missing it is taken, once, that it goes on as before."""
+        sent, noted = self._batches[rank], self._notes[-1].batches[rank]
+        if member in self._heard or sent < noted or len(self._notes) == 1:
+            return max(sent, noted)
+        return 2 * noted - self._notes[-2].batches[rank]
 
     def look(self) -> Observation | None:
         """What there is to see at the end of a period, if it is enough to say something."""
@@ -140,20 +157,44 @@ class Observer:
         while 2 * back <= periods and _alike(self._sent(2 * back, back), self._sent(back, 0)):
             back *= 2
         batches = self._sent(back, 0)
-        span = self._notes[-1][0] - self._notes[-1 - back][0]
+        span = self._notes[-1].at - self._notes[-1 - back].at
         if sum(batches) < LEAST or span <= 0:
             return None
         trips = sorted(self._trips)
-        loss = 1_000 * sum(self._lost) // (2 * len(self._lost))
-        return Observation(batches, span, max(1, trips[len(trips) // 2] // 2), loss)
+        return Observation(batches, span, max(1, trips[len(trips) // 2] // 2), self._loss(periods))
+
+    def _loss(self, periods: int) -> int:
+        """Of a thousand packets."""
+        back = min(REPAIRS, periods)
+        while 2 * back <= periods and _alike_lossy(self._missed(2 * back, back), self._missed(back, 0)):
+            back *= 2
+        packets, lost = self._missed(back, 0)
+        return 1_000 * lost // max(1, packets)
+
+    def _missed(self, first: int, last: int) -> tuple[int, int]:
+        """The packets, and the losses among them, from `first` periods ago to `last` periods ago."""
+        before, after = self._notes[-1 - first], self._notes[-1 - last]
+        return after.packets - before.packets, after.lost - before.lost
 
     def _sent(self, first: int, last: int) -> tuple[int, ...]:
         """The batches of each member from `first` periods ago to `last` periods ago."""
-        before, after = self._notes[-1 - first][1], self._notes[-1 - last][1]
+        before, after = self._notes[-1 - first].batches, self._notes[-1 - last].batches
         return tuple(count - old for count, old in zip(after, before, strict=True))
 
 
 def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     """Whether two counts, over equal times, can be of the same load: χ² is within three deviations of its mean."""
     parts = [1_000 * (a - b) ** 2 // (a + b) for a, b in zip(one, other, strict=True) if a + b]
-    return sum(parts) <= 1_000 * len(parts) + 3 * isqrt(2 * len(parts) * 1_000_000)
+    return sum(parts) <= _chance(len(parts))
+
+
+def _alike_lossy(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """The same of the losses among two numbers of packets."""
+    (packets, lost), (packets_, lost_) = one, other
+    parts = packets * packets_ * (lost + lost_)
+    return not parts or 1_000 * (lost * packets_ - lost_ * packets) ** 2 // parts <= _chance(1)
+
+
+def _chance(counts: int) -> int:
+    """How large χ² becomes by chance, in thousandths: three deviations above its mean."""
+    return 1_000 * counts + 3 * isqrt(2 * counts * 1_000_000)
