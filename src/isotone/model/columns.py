@@ -24,7 +24,7 @@ def brief(column: list[T] | None) -> list[T] | None:
 def distinct(column: Sequence[T]) -> Iterable[T]:
     """The entries of a column that is not empty, each once: batches are long, and types few."""
     first = column[0]
-    return (first,) if column.count(first) == len(column) else dict.fromkeys(column)
+    return (first,) if column[-1] == first and column.count(first) == len(column) else dict.fromkeys(column)
 
 
 def full(column: Sequence[T] | None, count: int) -> Sequence[T] | None:

@@ -133,9 +133,10 @@ class Leader:
             found = [self._own[one] for one in self._index.conflicting(shape)], self.lead.covers(shape)
             self._found[shape] = found
         against, covered = found
+        worth, patience = not (shape.wild and self._shapes.frees), self.patience
         for use in against:
             use.passed += 1
-        worth = not (shape.wild and self._shapes.frees) and self._rare(against)
+            worth = worth and use.rare(patience)
         count = 0
         if worth or self._counts or self.truce.names:
             name = sender, self._appeared[sender].find(shape)
@@ -152,15 +153,8 @@ class Leader:
                 self._wanted = True
             else:
                 self._wait -= 1
-                self._truce_wanted = self._truce_wanted or count >= self.patience
+                self._truce_wanted = self._truce_wanted or count >= patience
         return False
-
-    def _rare(self, uses: Sequence[_Use]) -> bool:
-        patience = self.patience
-        for use in uses:  # noqa: SIM110 - this is on the way of every cast
-            if not use.rare(patience):
-                return False
-        return True
 
     def stamp(self, shape: Shape, ts: int) -> int:
         """The timestamp for an own cast of this shape: `ts`, or the first one beyond the promises that it would break."""
@@ -229,7 +223,7 @@ class Leader:
             shape = self._appeared[name[0]].shape(name[1])
             if shape is None or len(names) == NAMES_MAX:
                 continue
-            if self._rare([self._own[one] for one in self._index.conflicting(shape)]):
+            if all(self._own[one].rare(self.patience) for one in self._index.conflicting(shape)):
                 names[name] = shape
         if not names:
             return None
