@@ -326,7 +326,7 @@ def test_a_lead_keeps_what_it_has_promised_though_it_is_worth_less() -> None:
             run.settle()
     leader = run.sites[2].orderer.leader
     assert [shape.descriptions for shape in leader.lead.shapes] == [(("increment", None),)]
-    leader.patience, leader._wanted = 1_000, True
+    leader.patience, leader.wanted = 1_000, True
     assert leader.announce(run.sites[2].orderer.lcv[2]) is not None
     assert [shape.descriptions for shape in leader.lead.shapes] == [(("increment", None),)]
 

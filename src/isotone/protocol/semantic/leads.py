@@ -116,13 +116,13 @@ class Leader:
         self._index = Nearby(shapes)  # of the own ones
         self._found: dict[Shape, tuple[list[_Use], bool]] = {}  # own uses in conflict with a shape; whether the lead covers it
         self._counts = Counts()
-        self._wanted = False  # a lead would have covered a cast, or was jumped over and is worth it
+        self.wanted = False  # a lead would have covered a cast, or was jumped over and is worth it
         self._spared = 0  # casts covered since the lead was last jumped over
-        self._used = False  # whether there were any since it was announced
+        self.used = False  # whether there were any since it was announced
         self._trial = patience  # so many casts must come in vain before the next lead, and none be sent that it would not name
         self._wait = patience  # so many of these are left
-        self._truce_wanted = False
-        self._truce_used = False
+        self.truce_wanted = False
+        self.truce_used = False
 
     def covers(self, shape: Shape, ts: int, sender: int) -> bool:
         """A cast of another member came, not a free one: whether it can do without this member's acknowledgement."""
@@ -142,18 +142,18 @@ class Leader:
             name = sender, self._appeared[sender].find(shape)
             count = self._counts.see(name, worth)
             if ts <= self.truce.end and name in self.truce.names:
-                self._truce_used = True
+                self.truce_used = True
                 return True
         if covered and ts <= self.lead.end:
             self._spared += 1
-            self._used = True
+            self.used = True
             return True
         if worth:
             if not self._wait:
-                self._wanted = True
+                self.wanted = True
             else:
                 self._wait -= 1
-                self._truce_wanted = self._truce_wanted or count >= patience
+                self.truce_wanted = self.truce_wanted or count >= patience
         return False
 
     def stamp(self, shape: Shape, ts: int) -> int:
@@ -186,21 +186,21 @@ class Leader:
         """The lead is jumped over: whether the next one is worth while, or a truce that need not be jumped over."""
         spared = [other for site, number in self._counts.usual(self.patience) if (other := self._appeared[site].shape(number))]
         if spared and not any(self._shapes.conflict(shape, other) for other in spared):
-            self._truce_wanted = True
+            self.truce_wanted = True
         elif self._spared >= self.patience:
-            self._wanted = True
-        self._trial = self.patience if self._wanted else min(_WAIT_MAX, 2 * self._trial)
-        self._wait = 0 if self._wanted else self._trial
+            self.wanted = True
+        self._trial = self.patience if self.wanted else min(_WAIT_MAX, 2 * self._trial)
+        self._wait = 0 if self.wanted else self._trial
         self._spared = 0
 
     def due(self, clock: int) -> bool:
         """Whether a lead is worth while now."""
-        return self._wanted or (self._used and not self._wait and self.lead.end - clock < LENGTH // 2)
+        return self.wanted or (self.used and not self._wait and self.lead.end - clock < LENGTH // 2)
 
     def announce(self, clock: int) -> list[int] | None:
         """Promise, unless anything may be sent: returns the end of the lead, and the numbers of the repertoire."""
         lead, numbers = self.lead, self._numbers
-        self._wanted = self._used = False
+        self.wanted = self.used = False
         repertoire = [shape for shape, use in self._own.items() if not use.rare(self.patience)]
         if self._shapes.whole in repertoire:
             return None
@@ -212,12 +212,12 @@ class Leader:
 
     def truce_due(self, clock: int) -> bool:
         """Whether a truce is worth while now."""
-        return self._truce_wanted or (self._truce_used and self.truce.end - clock < LENGTH // 2)
+        return self.truce_wanted or (self.truce_used and self.truce.end - clock < LENGTH // 2)
 
     def announce_truce(self, clock: int) -> list[int] | None:
         """Promise to spare what others usually send, if there is anything: returns the end of the truce, and the names."""
         truce = self.truce
-        self._truce_wanted = self._truce_used = False
+        self.truce_wanted = self.truce_used = False
         names = dict(truce.names) if truce.end > clock else {}
         for name in self._counts.usual(self.patience):
             shape = self._appeared[name[0]].shape(name[1])

@@ -135,16 +135,21 @@ class SemanticTotal(Clocked):
             self._advance()
         mean = self.crowd >> 5
         self.crowd += self.undelivered - mean
-        self.leader.patience = max(_PATIENCE * self.count, mean >> 1)  # a jump holds up what is under way
-        clock = self.lcv[self.rank]
+        leader, clock = self.leader, self.lcv[self.rank]
+        leader.patience = max(_PATIENCE * self.count, mean >> 1)  # a jump holds up what is under way
+        if leader.wanted or leader.used or leader.truce_wanted or leader.truce_used:
+            self._consider(clock)
+        if self.mrmt < self.must:
+            self._say("acks")
+        if self.mrmt < clock or self.catch_up_at is not None:
+            self._plan_catching_up(self.contested > 0, now)
+
+    def _consider(self, clock: int) -> None:
+        """Promise something if that is worth while."""
         if self.leader.due(clock) and (lead := self.leader.announce(clock)) is not None:
             self._promise(_LEAD, lead, "leads")
         elif self.leader.truce_due(clock) and (truce := self.leader.announce_truce(clock)) is not None:
             self._promise(_TRUCE, truce, "truces")
-        elif self.mrmt < self.must:
-            self._say("acks")
-        if self.mrmt < clock or self.catch_up_at is not None:
-            self._plan_catching_up(self.contested > 0, now)
 
     def _promise(self, kind: int, what: list[int], note: str) -> None:
         self.mrmt = self.lcv[self.rank]
