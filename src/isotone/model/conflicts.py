@@ -137,7 +137,9 @@ class Conflicts(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
     def validate_all(self, count: int, types: Sequence[str | None] | None, items: Sequence[Sequence[str] | None] | None) -> None:
         """`validate` for so many messages, given as columns."""
-        if self.by == "predicate" or (items is not None and self.by != "operation" and not _plain(items)):
+        if count == 1:
+            self.validate(types[0] if types else None, items[0] if items else None)
+        elif self.by == "predicate" or (items is not None and self.by != "operation" and not _plain(items)):
             for type_, some in zip(types or repeat(None, count), items or repeat(None, count), strict=False):
                 self.validate(type_, some)
         else:

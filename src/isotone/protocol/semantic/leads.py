@@ -138,7 +138,7 @@ class Leader:
             use.passed += 1
             worth = worth and use.rare(patience)
         count = 0
-        if worth or self._counts or self.truce.names:
+        if worth or self._counts.last or self.truce.names:
             name = sender, self._appeared[sender].find(shape)
             count = self._counts.see(name, worth)
             if ts <= self.truce.end and name in self.truce.names:

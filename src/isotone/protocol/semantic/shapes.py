@@ -79,15 +79,14 @@ class Shapes:
 
     def of_cast(self, cast: Cast) -> Shape:
         """The shape of a cast. `ConfigError` if a message is none of this relation."""
-        types = cast.types
-        if types is not None and len(types) == 1 and not self._itemised and cast.number:
-            shape = self._plain.get(types[0])
-            if shape is not None:
-                return shape
-        return self.of(len(cast.payloads), types, cast.items) if cast.number else self.whole
+        return self.of(len(cast.payloads), cast.types, cast.items) if cast.number else self.whole
 
     def of(self, count: int, types: Column[str | None], items: Column[Sequence[str] | None]) -> Shape:
         """The shape of `count` messages. `ConfigError` if one is none of this relation."""
+        if types is not None and len(types) == 1 and not self._itemised:
+            shape = self._plain.get(types[0])
+            if shape is not None:
+                return shape
         if self.relation is None:
             return self.whole
         types, items = types if self._typed else None, items if self._itemised else None

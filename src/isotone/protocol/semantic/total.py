@@ -111,6 +111,9 @@ class SemanticTotal(Clocked):
     # Sending
 
     def submit(self, batch: Batch, now: int) -> None:
+        if len(batch.payloads) == 1:
+            self._send(batch)
+            return
         for part in self.shapes.split(batch):
             self._send(part)
 
@@ -303,19 +306,21 @@ class SemanticTotal(Clocked):
         self.horizon, self.news = past, False
         if self.late:
             self._find_ready()
-        work = [one for one in self.waiting.values() if one.entries]
+        work = list(self.waiting.values())
         while work:
             one = work.pop()
             shape, entries = one.shape, one.entries
+            if not entries:
+                continue
             if shape.free:
                 self.news = True  # the horizon is not all that counts
-            elif not entries or entries[0][0] >= best:
+            elif entries[0][0] >= best:
                 continue
             limit = self._limit(shape) if best > past or shape.free else past
             for rival in one.rivals.values():
                 if rival.entries and rival.entries[0][0] < limit:
                     limit = rival.entries[0][0]
-            if entries and entries[0][0] < limit and self._release(one, limit):
+            if entries[0][0] < limit and self._release(one, limit):
                 work += one.rivals.values()
 
     def _find_ready(self) -> None:

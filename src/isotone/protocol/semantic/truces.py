@@ -69,14 +69,11 @@ class Counts:
     """How many casts in a row were worth a promise, of each shape of each other member; only of those that came last."""
 
     def __init__(self) -> None:
-        self._counts: dict[Name, int] = {}  # the one that came last is last
-
-    def __len__(self) -> int:
-        return len(self._counts)
+        self.last: dict[Name, int] = {}  # the one that came last is last
 
     def see(self, name: Name, worth: bool) -> int:
         """Another one came: how many there were. Number 0 is that of shapes that have none."""
-        counts = self._counts
+        counts = self.last
         count = counts.pop(name, 0) + 1
         if not worth or not name[1]:
             return 0
@@ -87,4 +84,4 @@ class Counts:
 
     def usual(self, least: int) -> list[Name]:
         """Those of which so many came, the last one first."""
-        return [name for name, count in reversed(self._counts.items()) if count >= least]
+        return [name for name, count in reversed(self.last.items()) if count >= least]
