@@ -112,3 +112,12 @@ def test_shapes_conflict_if_any_two_messages_do(data: st.DataObject) -> None:
     drawn = [data.draw(st.lists(st.tuples(types, items), min_size=1, max_size=4)) for _ in range(2)]
     one, two = (shapes.of(len(some), [t for t, _ in some], [i for _, i in some]) for some in drawn)
     assert shapes.conflict(one, two) == any(relation.conflict(*a, *b) for a in drawn[0] for b in drawn[1])
+
+
+def test_types_of_a_predicate_are_not_kept() -> None:
+    """A predicate declares no types: there may be any number of them."""
+    shapes = Shapes(Conflicts.by_predicate("types nobody counts", lambda a, _, b, __: a == b))
+    for number in range(1000):
+        shapes.of(1, [f"type {number}"], None)
+    assert len(shapes._plain) == 0
+    assert len(shapes._shapes) <= 1

@@ -188,7 +188,7 @@ class Shapes:
 
     def _one(self, type_: str | None, items: Sequence[str] | None) -> Shape:
         """The shape of messages that all say the same."""
-        if items is None or not self._itemised:
+        if not self._itemised or (items is None and self._table):
             shape = self._plain.get(type_)
             if shape is None:
                 shape = self._plain[type_] = self._shape(((type_, None),))
