@@ -149,6 +149,7 @@ def nobody_acknowledges_conflicts(patch: Patch) -> None:
 def _eager(patch: Patch) -> None:
     """Leads are given at once and again as soon as they end: what is wrong with them is seen sooner."""
     patch.setattr(Leader, "due", lambda self, clock: self.lead.end <= clock)
+    patch.setattr(Leader, "used", property(lambda self: True, lambda self, value: None), raising=False)  # always asked
 
 
 def _peaceful(patch: Patch) -> None:
