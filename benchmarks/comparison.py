@@ -46,7 +46,8 @@ PREFACE = """\
 Made by `{command}`, from the simulator. The same command makes the same page. Delays, loads and crashes are simulated and
 computing takes no time: these are the costs of the protocols, not of their code (for that see `benchmarks/live.py`). A cell
 is one run of a group of N members that has formed before the load begins. All options are at their defaults but for those
-named, the delivery level is `agreed`, a message has 64 bytes and travels alone, heartbeats come every 300 ms. Loads:
+named, the delivery level is `agreed`, a message has 64 bytes and travels alone, heartbeats come every 300 ms. Semantic
+orders have no conflict relation here, so that everything conflicts. Loads:
 
 {loads}
 
