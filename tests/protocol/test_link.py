@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotone.model.errors import RemoteProtocolError
-from isotone.model.records import Direct, Packet, Sequenced
+from isotone.model.records import Direct, Packet, Ready, Sequenced
 from isotone.model.settings import MS, Timing
+from isotone.model.view import ViewId
 from isotone.protocol.link.peer_link import ACK_EVERY, PeerLink
 
 TIMING = Timing(ack_delay_ns=5 * MS, retransmit_ns=30 * MS, retransmit_max_ns=200 * MS)
@@ -302,6 +303,111 @@ def test_a_new_connection_repeats_nothing_where_nothing_is_under_way() -> None:
     sender.fresh += records(1, 1)
     sender.next_packet(0)
     assert sender.retransmit(1) is None
+
+
+# Complaints
+
+
+def sent(count: int, rtt: int = 8 * MS) -> PeerLink:
+    """A link that knows its round trip time, and has sent so many records at 100 ms that are not acknowledged."""
+    sender = link()
+    sender.fresh += records(1, 1)
+    sender.next_packet(0)
+    acknowledge(sender, 1, rtt)
+    sender.fresh += records(2, count + 1)
+    sender.next_packet(100 * MS)
+    return sender
+
+
+def complain(sender: PeerLink, now: int, ack: int = 1) -> None:
+    sender.receive(packet(1, [], ack), now)
+
+
+def test_who_hears_again_how_far_the_peer_is_repeats_soon() -> None:
+    """A quarter of a round trip later, in which what is late may come, and not after the time-out of 30 ms."""
+    sender = sent(3)
+    complain(sender, 108 * MS)
+    assert sender.deadline() == 110 * MS
+    assert sender.retransmit(109 * MS) is None
+    again = sender.retransmit(110 * MS)
+    assert again is not None
+    assert (again[0], numbers(again[1])) == (2, [2, 3, 4])
+
+
+def test_what_was_late_is_not_repeated() -> None:
+    sender = sent(3)
+    complain(sender, 108 * MS)
+    acknowledge(sender, 2, 109 * MS)
+    assert sender.retransmit(110 * MS) is None
+    assert sender.deadline() == 139 * MS
+
+
+def test_complaints_about_what_was_repeated_just_now_are_not_heard() -> None:
+    """The answer to a repetition takes a round trip; one that comes later says that it was lost too."""
+    sender = sent(3)
+    complain(sender, 108 * MS)
+    sender.retransmit(110 * MS)
+    for now in range(111, 134):  # a round trip of 8 ms, give or take 4 · 4 ms
+        complain(sender, now * MS)
+        assert sender.deadline() == 140 * MS
+    complain(sender, 134 * MS)
+    assert sender.deadline() == 136 * MS
+
+
+def test_a_complaint_ends_the_back_off() -> None:
+    sender = sent(1)
+    for now in (130, 190, 310):
+        assert sender.retransmit(now * MS) is not None
+    complain(sender, 400 * MS)
+    assert sender.deadline() == 402 * MS
+    sender.retransmit(402 * MS)
+    assert sender.deadline() == 432 * MS
+
+
+def test_heartbeats_and_late_acknowledgements_are_no_complaints() -> None:
+    sender = sent(2)
+    sender.receive(Packet(1, "p#1", 1, 1, [], [Ready(ViewId(1, "p#1"))]), 104 * MS)
+    complain(sender, 105 * MS, ack=0)
+    acknowledge(sender, 2, 106 * MS)
+    complain(sender, 107 * MS, ack=1)
+    assert sender.deadline() == 136 * MS
+    acknowledge(sender, 3, 108 * MS)
+    complain(sender, 109 * MS, ack=3)
+    assert sender.deadline() is None
+
+
+def test_before_the_first_round_trip_a_complaint_waits_for_a_quarter_of_the_time_out() -> None:
+    sender = link()
+    sender.fresh += records(1, 1)
+    sender.next_packet(0)
+    sender.retransmit(30 * MS)
+    acknowledge(sender, 1, 31 * MS)
+    sender.fresh += records(2, 3)
+    sender.next_packet(100 * MS)
+    complain(sender, 101 * MS)
+    assert sender.deadline() == 108_500_000
+
+
+def test_a_packet_without_records_tells_that_the_last_ones_are_missing() -> None:
+    """Not at once, or two that both miss something would tell each other so without end."""
+    receiver = link()
+    receiver.receive(run(1, 1), 0)
+    receiver.acknowledge(10 * MS)
+    receiver.receive(packet(2, []), 10 * MS)
+    assert receiver.deadline() is None
+    receiver.receive(packet(3, []), 10 * MS)
+    receiver.receive(packet(3, []), 12 * MS)
+    assert (receiver.next_packet(14 * MS), receiver.deadline()) == (None, 15 * MS)
+    assert receiver.next_packet(15 * MS) == (1, 1, [])
+    assert receiver.next_packet(16 * MS) is None
+
+
+def test_who_has_complained_tells_at_once_that_it_was_late() -> None:
+    receiver = link()
+    receiver.receive(run(2, 2), 0)
+    receiver.next_packet(0)
+    receiver.receive(run(1, 1), 1 * MS)
+    assert receiver.next_packet(1 * MS) == (1, 2, [])
 
 
 # Two links and a channel that does what it likes

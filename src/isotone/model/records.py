@@ -298,8 +298,8 @@ Loose = (
 class Packet(msgspec.Struct, array_like=True, gc=False):
     """Everything for one peer in one turn. `epoch` and `proposer` name the view whose link the records belong to.
 
-    `records[i]` has the link's sequence number `first + i`; `ack` is the number of records received so far without a gap,
-    or 0 for no news.
+    `records[i]` has the link's sequence number `first + i`, or that of the next one is `first` if there are none; `ack` is the
+    number of records received so far without a gap, or 0 for no news.
     """
 
     epoch: Count

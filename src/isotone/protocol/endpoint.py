@@ -337,7 +337,7 @@ class Endpoint:
         return packets
 
     def _loose_packet(self, peer: ProcessId, records: list[Loose], now: int) -> Packet:
-        """Loose records alone also carry the acknowledgement of the view's link."""
+        """Loose records alone also tell how far the view's link is, in both directions."""
         epoch = self.epoch
         rank = epoch.rank_of.get(peer) if epoch is not None else None
         link = epoch.links.of[rank] if epoch is not None and rank is not None else None
@@ -345,7 +345,7 @@ class Endpoint:
             return Packet(0, "", 0, 0, [], records)
         link.owed = 0
         link.ack_at = None
-        return Packet(epoch.view.id.epoch, epoch.view.id.proposer, 0, link.received, [], records)
+        return Packet(epoch.view.id.epoch, epoch.view.id.proposer, link.sent + 1, link.received, [], records)
 
     def _publish_suspicions(self, now: int) -> None:
         changes, self.detector.changes = self.detector.changes, []

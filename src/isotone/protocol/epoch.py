@@ -287,7 +287,7 @@ class Epoch:
         if rank is None or link is None:
             raise RemoteProtocolError(f"{peer} sends in view {self.view.id}, of which it is no member")
         records = link.receive(packet, now)
-        if link.fresh or link.owed >= ACK_EVERY:
+        if link.fresh or link.owed >= ACK_EVERY or link.complaint:
             self.links.dirty.add(rank)
         if link.ack_at is not None and link.ack_at < self.links.alarm:
             self.links.alarm = link.ack_at

@@ -2,7 +2,11 @@
 
 The link numbers its records from 1, sends them as runs, keeps them until a cumulative acknowledgement covers them, and sends the
 oldest again, with back-off, when none comes. The receiver hands records up exactly once and in order; runs that
-arrive early wait in a bounded stash. It counts what the network loses: a hole in the stream that is filled by a repetition, which
+arrive early wait in a bounded stash. If it sees that something is missing it says again at once how far it is, a *complaint*: the
+sender then waits only so long as what is missing may be late, and sends again. A packet without records tells by its `first` how
+many records there are, so the last ones are missed too.
+
+It counts what the network loses: a hole in the stream that is filled by a repetition, which
 also brings what lies behind the hole, was a lost packet; what is filled by just what was missing came late, and a repetition
 that fills nothing was not needed. A view has fresh links, so no state has to be reset or agreed on: what belongs to
 another view is recognised by its session and never reaches this object.
@@ -28,9 +32,9 @@ class PeerLink:
     """State of the link to one peer."""
 
     __slots__ = (
-        "_patience", "_timing", "ack_at", "acked", "attempts", "connected_again", "followed", "fresh", "heard_at", "lost", "owed",
-        "received", "resend_at", "retransmitted", "rtt_mean", "rtt_spread", "stash", "stashed", "timed_at", "timed_seq",
-        "unacked", "window",
+        "_patience", "_timing", "ack_at", "acked", "answered_at", "attempts", "complaint", "connected_again", "followed", "fresh",
+        "heard_at", "lost", "owed", "received", "resend_at", "retransmitted", "rtt_mean", "rtt_spread", "stash", "stashed",
+        "timed_at", "timed_seq", "unacked", "window",
     )  # fmt: skip
 
     def __init__(self, timing: Timing, window: int) -> None:
@@ -44,6 +48,10 @@ class PeerLink:
         self.attempts = 0
         self.retransmitted = 0
         self.connected_again = False
+        self.complaint = False
+        """The peer lacks the oldest record, and gets it at `resend_at` unless it turns out to have been late."""
+        self.answered_at = 0
+        """Complaints before that are about what was sent again already."""
         self.timed_seq = 0
         self.timed_at = 0
         self.rtt_mean = 0
@@ -59,6 +67,11 @@ class PeerLink:
         self.followed = 0
         """How many packets came so soon after the one before that a loss between them would have left a hole."""
         self.lost = 0
+
+    @property
+    def sent(self) -> int:
+        """The number of the last record that was sent."""
+        return self.acked + len(self.unacked)
 
     def acknowledge(self, now: int) -> int:
         """The acknowledgement for a packet that goes out now: 0, no news, unless it is due.
@@ -100,12 +113,15 @@ class PeerLink:
         if not self.unacked:
             self.resend_at = None
             return None
-        self.attempts += 1
-        self._patience = self._timeout()
+        if not self.complaint:
+            self.attempts += 1
+            self._patience = self._timeout()
+        self.complaint = False
         self.timed_seq = 0
         again = list(islice(self.unacked, _BURST))
         self.retransmitted += len(again)
         self.resend_at = now + self._patience
+        self.answered_at = now + (self.rtt_mean + 4 * self.rtt_spread or self._timing.retransmit_ns)
         return self.acked + 1, again
 
     def reconnect(self) -> None:
@@ -114,10 +130,15 @@ class PeerLink:
 
     def receive(self, packet: Packet, now: int) -> list[Sequenced]:
         """Take a packet in; return the records that are now in order."""
+        records = packet.records
         if packet.ack > self.acked:
             self._acknowledged(packet.ack, now)
-        records = packet.records
+        elif packet.ack == self.acked and self.unacked and packet.ack and (records or not packet.loose):
+            self._complained(now)
         if not records:
+            if packet.first > self.received + 1 and not self.owed:
+                self.owed = 1  # not at once: two that miss something would tell each other so without end
+                self.ack_at = now + self._timing.ack_delay_ns
             return records
         if not self.owed:
             self.ack_at = now + self._timing.ack_delay_ns
@@ -135,6 +156,7 @@ class PeerLink:
             if not records:
                 return records
         if self.stash:
+            self.owed = ACK_EVERY  # it may have complained
             self._look_for_holes(len(records))
         self.received += len(records)
         return self._unstash(records) if self.stash else records
@@ -171,12 +193,24 @@ class PeerLink:
             self.received += len(rest)
         return records
 
+    def _complained(self, now: int) -> None:
+        """The peer says again how far it is: what follows is lost, or as late as delays differ, or was repeated just now."""
+        if now < self.answered_at or self.resend_at is None:
+            return
+        self.attempts = 0  # there is a way to the peer and back
+        self._patience = self._timeout()
+        wait = (self.rtt_mean or self._timing.retransmit_ns) // 4
+        if now + wait < self.resend_at:
+            self.complaint = True
+            self.resend_at = now + wait
+
     def _acknowledged(self, ack: int, now: int) -> None:
         unacked = self.unacked
         count = ack - self.acked
         if count > len(unacked):
-            raise RemoteProtocolError(f"acknowledgement of {ack} records, of which {self.acked + len(unacked)} were sent")
+            raise RemoteProtocolError(f"acknowledgement of {ack} records, of which {self.sent} were sent")
         self.acked = ack
+        self.complaint = False
         if count == len(unacked):
             unacked.clear()
             self.resend_at = None
