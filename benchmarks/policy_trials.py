@@ -1,8 +1,9 @@
 """The trials of `benchmarks/policy.py`: groups, networks, and phases of load one after the other.
 
-Those of `LOOKED_AT` were made by hand, and what `auto` observes was tuned while looking at them. Those of `HELD_OUT` are drawn
-from a seed, which was fixed before any of them was run: nothing was set by their results. `drawn` with other seeds makes more
-of the same kind to tune with.
+Those of `LOOKED_AT` were made by hand, and what `auto` observes was tuned while looking at them. Those of `DRAWN` were drawn from
+a seed and held out at first; then links were made to repeat sooner for what they had shown. Those of `HELD_OUT` are drawn from
+another seed, which was fixed before any of them was run: nothing was set by their results. `drawn` with other seeds makes
+more of the same kind to tune with.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def _shares(rng: Random, members: int) -> tuple[tuple[int, float], ...]:
     return tuple((rank, between(rng, least, most) / 100) for rank in sample(rng, range(members), busy))
 
 
-def drawn(seed: int, count: int) -> tuple[Trial, ...]:
+def drawn(name: str, seed: int, count: int) -> tuple[Trial, ...]:
     """Trials at random, one of every kind of weather in turn. What changes is the loss alone, the load alone, or both.
 
     Where packets get lost, or where that has just ended, enough is sent that a phase sees more than a few losses: with few of
@@ -132,9 +133,9 @@ def drawn(seed: int, count: int) -> tuple[Trial, ...]:
                 rate, shares = loads[-1].per_second, loads[-1].shares
             slower = _geometric(rng, 1, 100) if phase and not changed and chance(rng, 0.25) else 0
             loads.append(Load(seconds, rate, shares, slower, now))
-        name = f"held out {index + 1}: {weather.name}"
-        trials.append(Trial(name, members, delay_ms, loss if weather.lossy[0] else 0, tuple(loads)))
+        trials.append(Trial(f"{name} {index + 1}: {weather.name}", members, delay_ms, loss if weather.lossy[0] else 0, tuple(loads)))
     return tuple(trials)
 
 
-HELD_OUT: Final = drawn(20260711, 8)
+DRAWN: Final = drawn("drawn", 20260711, 8)
+HELD_OUT: Final = drawn("held out", 20261118, 8)
