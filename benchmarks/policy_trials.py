@@ -133,7 +133,9 @@ def drawn(name: str, seed: int, count: int) -> tuple[Trial, ...]:
                 rate, shares = loads[-1].per_second, loads[-1].shares
             slower = _geometric(rng, 1, 100) if phase and not changed and chance(rng, 0.25) else 0
             loads.append(Load(seconds, rate, shares, slower, now))
-        trials.append(Trial(f"{name} {index + 1}: {weather.name}", members, delay_ms, loss if weather.lossy[0] else 0, tuple(loads)))
+        trials.append(
+            Trial(f"{name} {index + 1}: {weather.name}", members, delay_ms, loss if weather.lossy[0] else 0, tuple(loads))
+        )
     return tuple(trials)
 
 
