@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from isotone.sim.judge import judge
-from isotone.sim.swarm import CHECKER, find_checker
+from isotone.sim.swarm import CHECKER, all_orders, find_checker
 
 FREED = "a cast that a member lacks was freed"
 ENDLESS = "proposals without end in one turn"
@@ -53,4 +53,10 @@ def test_a_seed_of_primary_membership_that_found_something_passes(order: str, se
 def test_safe_asks_for_what_the_sender_knew(seed: int) -> None:
     """A message was delivered as safe; a member in another component held it, but lacked what its sender had known."""
     verdict, _ = judge(seed, ["semantic_total"], find_checker(CHECKER))
+    assert not verdict.failures, "\n".join(verdict.failures)
+
+
+def test_who_is_still_leaving_at_the_healing_comes_back_to_be_found() -> None:
+    """The only seed of the group left after the healing, so that its processes could never find each other."""
+    verdict, _ = judge(1871, all_orders(), find_checker(CHECKER))
     assert not verdict.failures, "\n".join(verdict.failures)

@@ -37,6 +37,8 @@ OPTIONS: dict[str, dict[str, tuple[int | str | bool, ...]]] = {
 """Options whose values keep the promises; the classical fallback of the sequencer does not, and is not drawn."""
 
 
+LEFT_MS = 5_000
+"""So long after the healing everybody has left who was about to."""
 DEADLY = faults.Crash | faults.Restart | faults.Leave
 """What ends a process."""
 
@@ -438,6 +440,9 @@ class _Faults:
         """Everything is good again; at least the seeds and two members are alive, if need be anew."""
         rng, end = self.rng, self.end_ms
         back = self.members if chance(rng, 0.5) else [*self.seeds, *sample(rng, self.members, 2)]
+        leaving = {name for fault in self.list if isinstance(fault, faults.Leave) for name in faults.names(fault.who)}
+        if not leaving.isdisjoint(self.seeds):  # who is still about to leave at the end does so after it
+            self.list.append(faults.Join(at_ms=end + LEFT_MS, who=self.seeds))
         self.list += [
             faults.SetNetwork(at_ms=end, bandwidth_bps=0, **GOOD),  # type: ignore[arg-type]
             faults.Heal(at_ms=end),
