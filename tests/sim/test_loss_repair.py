@@ -1,0 +1,68 @@
+"""What a lost packet costs: links repeat when they hear that something is missing, long before their time-out."""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from isotone.model.records import Packet, Sequenced
+from isotone.protocol.link.peer_link import PeerLink
+from isotone.sim import Simulation, parse_scenario
+
+MS = 1_000_000
+TIME_OUT_MS = 100
+
+
+def run(network: dict[str, Any], interval_ms: float, order: str = "single_phase") -> tuple[list[float], int]:
+    """Latencies in ms of a group under load, and how many records it sent again."""
+    simulation = Simulation(
+        parse_scenario(
+            {
+                "members": ["a", "b", "c", "d"],
+                "duration_ms": 12_000,
+                "seed": 3,
+                "order": order,
+                "timing": {"retransmit_ms": TIME_OUT_MS},
+                "network": {"latency": {"kind": "uniform", "min_ms": 2, "max_ms": 4}},
+                "workload": [{"kind": "poisson", "interval_ms": interval_ms, "start_ms": 2_000, "stop_ms": 10_000}],
+                "faults": [{"kind": "set", "at_ms": 1_500, **network}],
+            }
+        )
+    )
+    result = simulation.run()
+    sent = {(row["origin"], row["number"]): row["time"] for row in result.rows if row["kind"] == "send"}
+    delivered = [row for row in result.rows if row["kind"] == "deliver"]
+    assert len(delivered) == 4 * len(sent)
+    again = sum(process.endpoint.counters.get("retransmissions", 0) for process in result.processes.values())
+    return [(row["time"] - sent[row["origin"], row["number"]]) / MS for row in delivered], again
+
+
+def test_a_loss_under_load_is_repaired_without_a_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three per cent lost: a message waits for its repetition, or for that of another, but for no time-out."""
+    soon, _ = run({"loss": 0.03}, interval_ms=10)
+    monkeypatch.setattr(PeerLink, "_complained", lambda self, now: None)
+    late, _ = run({"loss": 0.03}, interval_ms=10)
+    assert 4 * fmean(soon) < fmean(late)
+    assert sorted(soon)[int(0.99 * len(soon))] < TIME_OUT_MS < sorted(late)[int(0.99 * len(late))]
+
+
+def test_the_last_record_before_a_silence_is_missed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token goes to one member, and nothing follows it on its link but packets without records, which tell that it is there."""
+    receive = PeerLink.receive
+
+    def deaf(self: PeerLink, packet: Packet, now: int) -> list[Sequenced]:
+        return receive(self, packet if packet.records else structs.replace(packet, first=0), now)
+
+    soon, _ = run({"loss": 0.03}, interval_ms=40, order="token")
+    monkeypatch.setattr(PeerLink, "receive", deaf)
+    late, _ = run({"loss": 0.03}, interval_ms=40, order="token")
+    assert 1.25 * fmean(soon) < fmean(late)
+
+
+def test_what_overtakes_is_not_repeated() -> None:
+    """Delays that differ, so that packets overtake each other, are no reason to send anything again."""
+    _, again = run({"latency": {"kind": "uniform", "min_ms": 2, "max_ms": 8}}, interval_ms=2)
+    assert again == 0
