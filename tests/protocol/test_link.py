@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotone.model.errors import RemoteProtocolError
-from isotone.model.records import Direct, Packet, Ready, Sequenced
+from isotone.model.records import Direct, Packet, Sequenced
 from isotone.model.settings import MS, Timing
-from isotone.model.view import ViewId
 from isotone.protocol.link.peer_link import ACK_EVERY, PeerLink
 
 TIMING = Timing(ack_delay_ns=5 * MS, retransmit_ns=30 * MS, retransmit_max_ns=200 * MS)
@@ -178,7 +177,7 @@ def test_many_packets_a_gap_or_a_repetition_are_acknowledged_at_once() -> None:
     repetition.receive(run(1, 1), 0)
     repetition.acknowledge(1000 * MS)
     repetition.receive(run(1, 1), 1000 * MS)
-    assert gap.next_packet(0) == (1, 0, [])
+    assert gap.next_packet(0) == (1, -1, [])
     assert repetition.next_packet(1000 * MS) == (1, 1, [])
 
 
@@ -320,38 +319,38 @@ def sent(count: int, rtt: int = 8 * MS) -> PeerLink:
 
 
 def complain(sender: PeerLink, now: int, ack: int = 1) -> None:
-    sender.receive(packet(1, [], ack), now)
+    assert sender.receive(packet(0, [], -1 - ack), now) == []
 
 
-def test_who_hears_again_how_far_the_peer_is_repeats_soon() -> None:
-    """A quarter of a round trip later, in which what is late may come, and not after the time-out of 30 ms."""
+def test_who_hears_a_complaint_repeats_at_once() -> None:
+    """And not after the time-out of 30 ms."""
     sender = sent(3)
     complain(sender, 108 * MS)
-    assert sender.deadline() == 110 * MS
-    assert sender.retransmit(109 * MS) is None
-    again = sender.retransmit(110 * MS)
+    assert sender.complaint
+    again = sender.retransmit(108 * MS)
     assert again is not None
     assert (again[0], numbers(again[1])) == (2, [2, 3, 4])
+    assert (sender.complaint, sender.deadline()) == (False, 138 * MS)
 
 
-def test_what_was_late_is_not_repeated() -> None:
+def test_a_complaint_acknowledges_too() -> None:
     sender = sent(3)
-    complain(sender, 108 * MS)
-    acknowledge(sender, 2, 109 * MS)
-    assert sender.retransmit(110 * MS) is None
-    assert sender.deadline() == 139 * MS
+    complain(sender, 108 * MS, ack=3)
+    again = sender.retransmit(108 * MS)
+    assert again is not None
+    assert (again[0], numbers(again[1])) == (4, [4])
 
 
 def test_complaints_about_what_was_repeated_just_now_are_not_heard() -> None:
     """The answer to a repetition takes a round trip; one that comes later says that it was lost too."""
     sender = sent(3)
     complain(sender, 108 * MS)
-    sender.retransmit(110 * MS)
-    for now in range(111, 134):  # a round trip of 8 ms, give or take 4 · 4 ms
+    sender.retransmit(108 * MS)
+    for now in range(109, 132):  # a round trip of 8 ms, give or take 4 · 4 ms
         complain(sender, now * MS)
-        assert sender.deadline() == 140 * MS
-    complain(sender, 134 * MS)
-    assert sender.deadline() == 136 * MS
+        assert sender.retransmit(now * MS) is None
+    complain(sender, 132 * MS)
+    assert sender.retransmit(132 * MS) is not None
 
 
 def test_a_complaint_ends_the_back_off() -> None:
@@ -359,33 +358,91 @@ def test_a_complaint_ends_the_back_off() -> None:
     for now in (130, 190, 310):
         assert sender.retransmit(now * MS) is not None
     complain(sender, 400 * MS)
-    assert sender.deadline() == 402 * MS
-    sender.retransmit(402 * MS)
-    assert sender.deadline() == 432 * MS
+    sender.retransmit(400 * MS)
+    assert sender.deadline() == 430 * MS
 
 
-def test_heartbeats_and_late_acknowledgements_are_no_complaints() -> None:
+def test_old_complaints_and_those_about_nothing_are_not_heard() -> None:
     sender = sent(2)
-    sender.receive(Packet(1, "p#1", 1, 1, [], [Ready(ViewId(1, "p#1"))]), 104 * MS)
-    complain(sender, 105 * MS, ack=0)
     acknowledge(sender, 2, 106 * MS)
     complain(sender, 107 * MS, ack=1)
-    assert sender.deadline() == 136 * MS
-    acknowledge(sender, 3, 108 * MS)
-    complain(sender, 109 * MS, ack=3)
-    assert sender.deadline() is None
+    assert (sender.retransmit(107 * MS), sender.deadline()) == (None, 136 * MS)
+    complain(sender, 108 * MS, ack=3)
+    assert (sender.retransmit(108 * MS), sender.deadline()) == (None, None)
 
 
-def test_before_the_first_round_trip_a_complaint_waits_for_a_quarter_of_the_time_out() -> None:
-    sender = link()
-    sender.fresh += records(1, 1)
-    sender.next_packet(0)
-    sender.retransmit(30 * MS)
-    acknowledge(sender, 1, 31 * MS)
-    sender.fresh += records(2, 3)
-    sender.next_packet(100 * MS)
-    complain(sender, 101 * MS)
-    assert sender.deadline() == 108_500_000
+def test_a_complaint_about_what_was_never_sent_is_the_peers_fault() -> None:
+    with pytest.raises(RemoteProtocolError, match="acknowledgement of 9 records, of which 4 were sent"):
+        complain(sent(3), 0, ack=9)
+
+
+def test_who_misses_something_complains_at_once_and_then_now_and_then() -> None:
+    """From the first record on: that nothing came yet is no reason not to."""
+    receiver = link()
+    receiver.receive(run(2, 2), 0)
+    assert receiver.next_packet(0) == (1, -1, [])
+    for now in range(1, 5):
+        receiver.receive(run(2 + now, 2 + now), now * MS)
+        assert receiver.next_packet(now * MS) is None
+    receiver.receive(run(7, 7), 5 * MS)
+    assert receiver.next_packet(5 * MS) == (1, -1, [])
+    receiver.receive(run(1, 7), 6 * MS)
+    assert receiver.next_packet(11 * MS) == (1, 7, [])
+
+
+def test_company_takes_a_complaint_along() -> None:
+    receiver = link()
+    receiver.receive(run(1, 1), 0)
+    receiver.receive(run(3, 3), 0)
+    receiver.fresh += records(1, 1)
+    packet = receiver.next_packet(0)
+    assert packet is not None
+    assert packet[:2] == (1, -2)
+
+
+def test_who_has_seen_that_something_was_late_waits_so_long_before_it_complains() -> None:
+    """And a quarter longer; less, slowly, when it sees that things are late by less."""
+    receiver = link()
+    receiver.receive(run(2, 2), 0)
+    receiver.say(0)
+    receiver.receive(run(1, 1), 4 * MS)
+    assert receiver.late == 5 * MS
+    receiver.say(9 * MS)
+    receiver.receive(run(4, 4), 100 * MS)
+    assert (receiver.next_packet(104 * MS), receiver.deadline()) == (None, 105 * MS)
+    assert receiver.next_packet(105 * MS) == (1, -3, [])
+    receiver.receive(run(3, 3), 108 * MS)
+    assert receiver.late == 10 * MS
+    receiver.receive(run(6, 6), 200 * MS)
+    receiver.receive(run(8, 8), 201 * MS)
+    receiver.receive(run(5, 5), 202 * MS)
+    assert receiver.late == (10 - 8 / 16) * MS
+    assert receiver.say(210 * MS) == 6
+    assert receiver.say(211 * MS) == -7  # what is missing now is so since another one came
+
+
+def test_what_may_still_come_is_not_counted_as_lost() -> None:
+    """A repetition that was sent for one hole fills the next one too, which is younger than what is late may be."""
+    receiver = link()
+    receiver.late = 10 * MS
+    receiver.receive(run(2, 2), 0)
+    receiver.receive(run(4, 4), 15 * MS)
+    receiver.receive(run(1, 4), 20 * MS)
+    assert (receiver.received, receiver.lost, receiver.late) == (4, 1, 10 * MS)
+
+
+def test_a_repetition_says_nothing_of_what_is_late() -> None:
+    receiver = link()
+    receiver.receive(run(2, 2), 0)
+    receiver.receive(run(1, 2), 20 * MS)
+    assert (receiver.lost, receiver.late) == (1, 0)
+
+
+def test_nothing_is_waited_for_longer_than_a_time_out() -> None:
+    receiver = link()
+    receiver.receive(run(2, 2), 0)
+    receiver.receive(run(1, 1), 1000 * MS)
+    assert receiver.late == TIMING.retransmit_ns * 5 // 4
 
 
 def test_a_packet_without_records_tells_that_the_last_ones_are_missing() -> None:
@@ -398,16 +455,12 @@ def test_a_packet_without_records_tells_that_the_last_ones_are_missing() -> None
     receiver.receive(packet(3, []), 10 * MS)
     receiver.receive(packet(3, []), 12 * MS)
     assert (receiver.next_packet(14 * MS), receiver.deadline()) == (None, 15 * MS)
-    assert receiver.next_packet(15 * MS) == (1, 1, [])
+    assert receiver.next_packet(15 * MS) == (1, -2, [])
     assert receiver.next_packet(16 * MS) is None
-
-
-def test_who_has_complained_tells_at_once_that_it_was_late() -> None:
-    receiver = link()
-    receiver.receive(run(2, 2), 0)
-    receiver.next_packet(0)
-    receiver.receive(run(1, 1), 1 * MS)
-    assert receiver.next_packet(1 * MS) == (1, 2, [])
+    receiver.receive(packet(3, []), 17 * MS)
+    assert receiver.deadline() == 20 * MS
+    assert numbers(receiver.receive(run(2, 2), 18 * MS)) == [2]
+    assert receiver.next_packet(23 * MS) == (1, 2, [])
 
 
 # Two links and a channel that does what it likes

@@ -58,7 +58,7 @@ def test_loss_under_load_is_seen_at_once() -> None:
 
 
 def test_a_member_that_ignores_what_its_links_repeat_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PeerLink, "_look_for_holes", lambda self, count: None)
+    monkeypatch.setattr(PeerLink, "_look_for_holes", lambda self, count, now: None)
     assert not notices(simulation(LOSS))
 
 

@@ -343,9 +343,7 @@ class Endpoint:
         link = epoch.links.of[rank] if epoch is not None and rank is not None else None
         if epoch is None or link is None:
             return Packet(0, "", 0, 0, [], records)
-        link.owed = 0
-        link.ack_at = None
-        return Packet(epoch.view.id.epoch, epoch.view.id.proposer, link.sent + 1, link.received, [], records)
+        return Packet(epoch.view.id.epoch, epoch.view.id.proposer, link.sent + 1, link.say(now), [], records)
 
     def _publish_suspicions(self, now: int) -> None:
         changes, self.detector.changes = self.detector.changes, []

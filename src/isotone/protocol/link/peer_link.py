@@ -1,18 +1,18 @@
 """One direction-pair of a FIFO link to one peer, for the lifetime of one view.
 
 The link numbers its records from 1, sends them as runs, keeps them until a cumulative acknowledgement covers them, and sends the
-oldest again, with back-off, when none comes. The receiver hands records up exactly once and in order; runs that
-arrive early wait in a bounded stash. If it sees that something is missing it says again at once how far it is, a *complaint*: the
-sender then waits only so long as what is missing may be late, and sends again. A packet without records tells by its `first` how
-many records there are, so the last ones are missed too.
+oldest again, with back-off, when none comes. The receiver hands records up exactly once and in order; runs that arrive early
+wait in a bounded stash. Where something is missing for longer than what was late has lately been, its acknowledgement says so, a
+*complaint*, and the sender sends again at once. A packet without records tells by its `first` how many records there are, so
+that the last ones are missed too.
 
-It counts what the network loses: a hole in the stream that is filled by a repetition, which
-also brings what lies behind the hole, was a lost packet; what is filled by just what was missing came late, and a repetition
-that fills nothing was not needed. A view has fresh links, so no state has to be reset or agreed on: what belongs to
-another view is recognised by its session and never reaches this object.
+It counts what the network loses: a hole in the stream that is filled by a repetition, which also brings what lies behind the
+hole, was a lost packet; what is filled by just what was missing came late, and a repetition that fills nothing was not needed.
+A view has fresh links, so no state has to be reset or agreed on: what belongs to another view is recognised by its session and
+never reaches this object.
 
 Invariants: `acked` ≤ what the peer received; a record leaves `unacked` only when acknowledged; at most `window` records are
-under way.
+under way. What is in the stash is beyond `received` and not beyond `exists`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class PeerLink:
     """State of the link to one peer."""
 
     __slots__ = (
-        "_patience", "_timing", "ack_at", "acked", "answered_at", "attempts", "complaint", "connected_again", "followed", "fresh",
-        "heard_at", "lost", "owed", "received", "resend_at", "retransmitted", "rtt_mean", "rtt_spread", "stash", "stashed",
-        "timed_at", "timed_seq", "unacked", "window",
+        "_patience", "_timing", "ack_at", "acked", "answered_at", "attempts", "came", "complain_at", "complaint", "connected_again",
+        "exists", "followed", "fresh", "heard_at", "late", "lost", "owed", "received", "resend_at", "retransmitted",
+        "rtt_mean", "rtt_spread", "stash", "stashed", "timed_at", "timed_seq", "unacked", "window",
     )  # fmt: skip
 
     def __init__(self, timing: Timing, window: int) -> None:
@@ -49,7 +49,7 @@ class PeerLink:
         self.retransmitted = 0
         self.connected_again = False
         self.complaint = False
-        """The peer lacks the oldest record, and gets it at `resend_at` unless it turns out to have been late."""
+        """The peer lacks the oldest record."""
         self.answered_at = 0
         """Complaints before that are about what was sent again already."""
         self.timed_seq = 0
@@ -59,10 +59,17 @@ class PeerLink:
         self._patience = self._timeout()
         # receiving
         self.received = 0
+        self.exists = 0
+        """So many records are known to have been sent: something is missing if more than were received."""
         self.owed = 0
         self.ack_at: int | None = None
         self.stash: dict[int, list[Sequenced]] = {}
         self.stashed = 0
+        self.came: dict[int, int] = {}
+        """When each run in the stash came: since the first of these times something is missing."""
+        self.complain_at = 0
+        self.late = 0
+        """For how long something was missing, lately, that was not lost."""
         self.heard_at = -timing.retransmit_ns
         self.followed = 0
         """How many packets came so soon after the one before that a loss between them would have left a hole."""
@@ -80,9 +87,16 @@ class PeerLink:
         """
         if self.owed < ACK_EVERY // 2 and (self.ack_at is None or now < self.ack_at):
             return 0
+        return self.say(now)
+
+    def say(self, now: int) -> int:
+        """The acknowledgement, due or not: how far the peer's records are here, as a complaint where it is time for one."""
         self.owed = 0
         self.ack_at = None
-        return self.received
+        if self.exists <= self.received or now < self.complain_at:
+            return self.received
+        self.complain_at = now + self._timing.ack_delay_ns
+        return -1 - self.received
 
     def next_packet(self, now: int) -> tuple[int, int, list[Sequenced]] | None:
         """(first, ack, records) of the packet that should go out now, if any: new records, or acknowledgements owed."""
@@ -130,15 +144,15 @@ class PeerLink:
 
     def receive(self, packet: Packet, now: int) -> list[Sequenced]:
         """Take a packet in; return the records that are now in order."""
+        ack = packet.ack
+        if ack > self.acked:
+            self._acknowledged(ack, now)
+        elif ack < 0:
+            self._complained(-1 - ack, now)
         records = packet.records
-        if packet.ack > self.acked:
-            self._acknowledged(packet.ack, now)
-        elif packet.ack == self.acked and self.unacked and packet.ack and (records or not packet.loose):
-            self._complained(now)
         if not records:
-            if packet.first > self.received + 1 and not self.owed:
-                self.owed = 1  # not at once: two that miss something would tell each other so without end
-                self.ack_at = now + self._timing.ack_delay_ns
+            if packet.first > self.received + 1:
+                self._miss(packet.first - 1, now, self._timing.ack_delay_ns)
             return records
         if not self.owed:
             self.ack_at = now + self._timing.ack_delay_ns
@@ -148,7 +162,8 @@ class PeerLink:
         self.heard_at = now
         skip = self.received + 1 - packet.first
         if skip < 0:
-            self._keep(packet.first, records)
+            self._miss(packet.first + len(records) - 1, now, 0)
+            self._keep(packet.first, records, now)
             return []
         if skip:
             self.owed = ACK_EVERY  # the peer repeats itself: tell it at once how far we are
@@ -156,22 +171,43 @@ class PeerLink:
             if not records:
                 return records
         if self.stash:
-            self.owed = ACK_EVERY  # it may have complained
-            self._look_for_holes(len(records))
+            self._look_for_holes(len(records), now)
         self.received += len(records)
-        return self._unstash(records) if self.stash else records
+        return self._unstash(records, now) if self.stash else records
 
-    def _look_for_holes(self, count: int) -> None:
-        """Count the holes that the next `count` records fill, where they reach beyond them."""
-        reached, end = self.received + 1, self.received + 1 + count
+    def _miss(self, exists: int, now: int, least: int) -> None:
+        """Records up to `exists` were sent, and some of them are not here; complain soon, but not before `least` has passed.
+
+        One who hears of it by a packet without records waits a little: two that miss something would otherwise tell each other so
+        without end.
+        """
+        if self.exists <= self.received:
+            self.complain_at = now + max(self.late, least)
+        self.exists = max(self.exists, exists)
+        if now >= self.complain_at:
+            self.owed = ACK_EVERY
+        elif self.ack_at is None or self.complain_at < self.ack_at:
+            self.owed = self.owed or 1
+            self.ack_at = self.complain_at
+
+    def _look_for_holes(self, count: int, now: int) -> None:
+        """Count the holes that the next `count` records fill, where they reach beyond them; else these were late.
+
+        A repetition also fills holes that it was not sent for, of what may still come.
+        """
+        reached, end, repetition = self.received + 1, self.received + 1 + count, False
         for first, run in sorted(self.stash.items()):
             if first >= end:
                 break
-            self.lost += first > reached
+            if first > reached:
+                repetition = True
+                self.lost += now - self.came[first] >= self.late
             reached = max(reached, first + len(run))
+        if not repetition:
+            lasted = min(now - min(self.came.values()), self._timing.retransmit_ns)
+            self.late = lasted + lasted // 4 if lasted > self.late else self.late - (self.late - lasted) // 16
 
-    def _keep(self, first: int, records: list[Sequenced]) -> None:
-        self.owed = ACK_EVERY
+    def _keep(self, first: int, records: list[Sequenced], now: int) -> None:
         known = self.stash.get(first)
         if known is not None and len(known) >= len(records):
             return
@@ -179,30 +215,33 @@ class PeerLink:
             return  # it will be sent again
         self.stashed += len(records) - (len(known) if known is not None else 0)
         self.stash[first] = records
+        self.came.setdefault(first, now)
 
-    def _unstash(self, records: list[Sequenced]) -> list[Sequenced]:
+    def _unstash(self, records: list[Sequenced], now: int) -> list[Sequenced]:
         records = list(records)
         while self.stash:
             first = min(self.stash)
             if first > self.received + 1:
                 break
             run = self.stash.pop(first)
+            del self.came[first]
             self.stashed -= len(run)
             rest = run[self.received + 1 - first :]
             records.extend(rest)
             self.received += len(rest)
+        if self.came:  # something else is missing
+            self.complain_at = max(now, min(self.came.values()) + self.late)
         return records
 
-    def _complained(self, now: int) -> None:
-        """The peer says again how far it is: what follows is lost, or as late as delays differ, or was repeated just now."""
-        if now < self.answered_at or self.resend_at is None:
-            return
-        self.attempts = 0  # there is a way to the peer and back
-        self._patience = self._timeout()
-        wait = (self.rtt_mean or self._timing.retransmit_ns) // 4
-        if now + wait < self.resend_at:
+    def _complained(self, ack: int, now: int) -> None:
+        """The peer has records up to `ack`, and lacks the next one, unless that was repeated just now."""
+        if ack > self.acked:
+            self._acknowledged(ack, now)
+        if ack == self.acked and self.unacked and now >= self.answered_at:
+            self.attempts = 0  # there is a way to the peer and back
+            self._patience = self._timeout()
             self.complaint = True
-            self.resend_at = now + wait
+            self.resend_at = now
 
     def _acknowledged(self, ack: int, now: int) -> None:
         unacked = self.unacked
