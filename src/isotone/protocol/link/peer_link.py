@@ -32,9 +32,9 @@ class PeerLink:
     """State of the link to one peer."""
 
     __slots__ = (
-        "_patience", "_timing", "ack_at", "acked", "answered_at", "attempts", "came", "complain_at", "complaint", "connected_again",
-        "exists", "followed", "fresh", "heard_at", "late", "lost", "owed", "received", "resend_at", "retransmitted",
-        "rtt_mean", "rtt_spread", "stash", "stashed", "timed_at", "timed_seq", "unacked", "window",
+        "_patience", "_timing", "ack_at", "acked", "answered_at", "attempts", "came", "complain_at", "complaint",
+        "connected_again", "exists", "followed", "fresh", "heard_at", "late", "lost", "owed", "received", "resend_at",
+        "retransmitted", "rtt_mean", "rtt_spread", "stash", "stashed", "timed_at", "timed_seq", "unacked", "window",
     )  # fmt: skip
 
     def __init__(self, timing: Timing, window: int) -> None:
