@@ -63,8 +63,8 @@ def test_without_a_majority_all_are_blocked_and_go_on_when_they_meet(ordering: O
         with pytest.raises(Blocked):
             endpoint.submit([b"x"], bag.now)
     assert bag.settle()
+    assert bag.run(4 * SECOND, until=lambda: all(bag.blocked(process) == [True, False] for process in bag.live))
     assert {endpoint.view.id for endpoint in bag.live.values()} == {view}
-    assert all(bag.blocked(process) == [True, False] for process in bag.live)
     traffic(bag)
     assert bag.settle()
     bag.check()

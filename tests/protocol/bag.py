@@ -178,6 +178,12 @@ class Bag:
         source, target, packet = self.packets[index] if keep else self.packets.pop(index)
         self._hand(source, target, packet)
 
+    def hand_out(self) -> None:
+        """The network delivers what is under way, and loses what comes of it: complaints about what is missing, say."""
+        for _ in range(len(self.packets)):
+            self.deliver(0)
+        self.packets.clear()
+
     def _hand(self, source: str, target: str, packet: Packet) -> None:
         endpoint = self.live.get(target)
         if endpoint is None or (source, target) in self.cut:

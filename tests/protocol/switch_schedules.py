@@ -105,8 +105,7 @@ def early_where_the_cut_is_passed(order: str) -> Bag:
     for text in ("w1", "x1", "y1"):
         send(bag, A, text)
     bag.packets = [entry for entry in bag.packets if entry[1] == B and carried(entry[2])[:1] != ["x1"]]
-    while bag.packets:
-        bag.deliver(0)
+    bag.hand_out()
     return _a_crashes(bag)
 
 
@@ -116,6 +115,5 @@ def early_where_the_cut_is_not_passed(order: str) -> Bag:
     for text in ("w1", "x1", "y1"):
         send(bag, A, text)
     bag.packets = [entry for entry in bag.packets if carried(entry[2])[:1] in ([["w1"]] if entry[1] == B else [["w1"], ["y1"]])]
-    while bag.packets:
-        bag.deliver(0)
+    bag.hand_out()
     return _a_crashes(bag)

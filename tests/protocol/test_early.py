@@ -69,8 +69,7 @@ def gap(order: str, count: int = 3, kind: type[Bag] = Bag) -> Bag:
         send(bag, A, text)
     kept = [entry for entry in bag.packets if entry[1] == C and carried(entry[2])[0] != "x1"]
     bag.packets = kept
-    while bag.packets:
-        bag.deliver(0)
+    bag.hand_out()
     bag.crash(A)
     assert told(bag, C) == ["y1", "y2"]
     return bag
@@ -121,8 +120,7 @@ def test_two_have_different_ones(order: str) -> None:
         send(bag, A, text)
     wanted = {B: {"x1", "y1"}, C: {"x2", "y2"}}
     bag.packets = [entry for entry in bag.packets if set(carried(entry[2])) & wanted[entry[1]]]
-    while bag.packets:
-        bag.deliver(0)
+    bag.hand_out()
     bag.crash(A)
     assert (told(bag, B), told(bag, C)) == (["x1", "y1"], [])
     assert bag.settle()
@@ -132,8 +130,7 @@ def test_two_have_different_ones(order: str) -> None:
         send(bag, A, text)
     wanted = {B: {"x1"}, C: {"w1", "x2", "y1"}}
     bag.packets = [entry for entry in bag.packets if set(carried(entry[2])) & wanted[entry[1]]]
-    while bag.packets:
-        bag.deliver(0)
+    bag.hand_out()
     bag.crash(A)
     assert (told(bag, B), told(bag, C)) == (["x1"], ["y1", "w1"])
     assert bag.settle()
@@ -169,8 +166,7 @@ def test_the_gap_closes_after_the_freeze(order: str) -> None:
         send(bag, A, text)
     late = [entry for entry in bag.packets if entry[1] == C and carried(entry[2]) == ["x1"]]
     bag.packets = [entry for entry in bag.packets if entry[1] == C and entry not in late]
-    while bag.packets:
-        bag.deliver(0)
+    bag.hand_out()
     bag.crash(A)
     proposed: list[str] = []
 
@@ -193,8 +189,7 @@ def test_components_keep_what_their_own_delivered(order: str) -> None:
         send(bag, A, text)
     wanted = {B: {"x1"}, C: {"y1", "x2"}, D: {"z1"}}
     bag.packets = [entry for entry in bag.packets if set(carried(entry[2])) & wanted[entry[1]]]
-    while bag.packets:
-        bag.deliver(0)
+    bag.hand_out()
     assert (told(bag, B), told(bag, C), told(bag, D)) == (["x1"], ["y1"], ["z1"])
     bag.split("ab", "cd")
     bag.run(2 * SECOND)

@@ -118,8 +118,7 @@ def test_what_one_has_delivered_early_all_deliver(order: str) -> None:
     for text in ("x1", "y1", "x2", "y2"):
         send(bag, A, text)
     bag.packets = [entry for entry in bag.packets if entry[1] == C and carried(entry[2])[:1] != ["x1"]]
-    while bag.packets:
-        bag.deliver(0)
+    bag.hand_out()
     bag.crash(A)
     assert told(bag, C) == ["w1", "y1", "y2"]
     assert bag.settle()
