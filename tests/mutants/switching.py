@@ -380,7 +380,7 @@ SWITCHING_MUTANTS = [
     Mutant("known_not_waited_for", known_not_waited_for, ORDER, ALL, first=50),
     Mutant("old_orderer_forgotten_at_the_cut", old_orderer_forgotten_at_the_cut, ("liveness",), ALL, first=71),
     Mutant("ids_before_payloads", ids_before_payloads, ("switching", "validity", "liveness"), ALL, first=56),
-    Mutant("majority_does_not_send_again", majority_does_not_send_again, ("switching", "validity"), ALL, first=91),
+    Mutant("majority_does_not_send_again", majority_does_not_send_again, ("switching", "validity"), ALL, first=972),
     Mutant("first_copy_counts", first_copy_counts, ("duplication", "reliable_fifo", *ORDER), ALL, first=71),
     Mutant("stop_does_not_stop", stop_does_not_stop, ("switching", "validity"), ALL, first=56),
     Mutant("positions_without_instance", positions_without_instance, ORDER, ALL),
