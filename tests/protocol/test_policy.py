@@ -157,17 +157,6 @@ def test_a_gain_must_be_seen_several_times_on_end() -> None:
         assert policy.decide(observation(loss=20), Ordering("token"), 0) is None
 
 
-def test_of_what_is_about_as_good_the_one_that_stands_loss_better_is_chosen() -> None:
-    """And only that far: what is more than half of the gain behind is not, however well it stands loss."""
-    fragile, sturdy = [1000, 4000] * 16, [1040, 2000] * 16
-    policy = learned(atop=fragile, token=sturdy, two_phase=1200)
-    wanted = [policy.decide(observation(), Ordering("two_phase"), 0) for _ in range(TIMES)][-1]
-    assert wanted == Ordering("token")
-    assert [policy.decide(observation(), Ordering("atop"), 0) for _ in range(4)] == [None] * 4  # which is no reason to leave it
-    policy = learned(atop=fragile, token=[1060, 1060] * 16, two_phase=1200)
-    assert [policy.decide(observation(), Ordering("two_phase"), 0) for _ in range(TIMES)][-1] == Ordering("atop")
-
-
 def test_chance_is_no_skew() -> None:
     """Where all send alike one of them has sent most, by chance; what a skew makes better is not chosen for that."""
     falling = [1000 - 900 * (index // 8 % 2) for index in range(32)]

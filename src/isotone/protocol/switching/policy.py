@@ -5,9 +5,8 @@ and decides, the others answer its echoes; when a view ends, the first member of
 depends on any of this: a decision is a switch as anybody may ask for, at any time.
 
 `learned` (what `order = "auto"` means) predicts the mean latency of every orderer from the packaged table. It decides for
-another one when the present one was by `GAIN` percent behind the best in `TIMES` observations on end, and for the one that
-stands loss best of those that are about as good. A sequencer is placed where most messages
-come from, so that a sequencer at another member is another choice.
+another one when the present one was by `GAIN` percent behind the best in `TIMES` observations on end. A sequencer is placed where
+most messages come from, so that a sequencer at another member is another choice.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ class Learned(Policy):
         predictor = self.predictor()
         skew = observation.skew(observation.busiest, doubt=True)
         predictions = {order: predictor.latency(order, observation, skew) for order in predictor.orders}
-        order = self._sturdiest(observation, predictions, skew)
+        order = best(predictions)
         wanted = Ordering(order, options={"at": name_of(self.members[observation.busiest])} if order == "sequencer" else {})
         seat = self._seat(current)
         present = predictions.get(current.order)
@@ -106,17 +105,6 @@ class Learned(Policy):
         self._times = self._times + 1 if wanted == self._wanted else 1
         self._wanted = wanted
         return wanted if self._times >= TIMES else None
-
-    def _sturdiest(self, observation: Observation, predictions: dict[str, int], skew: int) -> str:
-        """Of the orders that are best, or as good, the one that is best both now and when packets get lost.
-
-        What differs by less than half of `GAIN` is not told apart: the table is not that exact. And a switch takes longest, and
-        holds up most, where packets get lost: so it is well to have the right order when that begins.
-        """
-        least = min(predictions.values())
-        good = [order for order, latency in predictions.items() if latency * 200 <= least * (200 + GAIN)]
-        lossy = observation._replace(loss=self.predictor().loss_max)
-        return best({order: predictions[order] * self.predictor().latency(order, lossy, skew) for order in good})
 
     def _seat(self, ordering: Ordering) -> int | None:
         """The rank of the member that numbers."""

@@ -81,7 +81,6 @@ class Predictor:
     def __init__(self, table: Table) -> None:
         self.orders = tuple(table.orders)
         self._axes = [[_SCALES[name](number) for number in axis] for name, axis in table.axes.items()]
-        self.loss_max = table.axes["loss"][-1]
         self._logs = {order: [log2(latency) for latency in latencies] for order, latencies in table.orders.items()}
         skew = prod(len(axis) for axis in self._axes[AXES.index("skew") + 1 :])
         cycle = skew * len(self._axes[AXES.index("skew")])
