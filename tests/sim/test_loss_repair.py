@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from isotone.model.records import Packet, Sequenced
+from isotone.protocol.link.losses import Losses
 from isotone.protocol.link.peer_link import PeerLink
 from isotone.sim import Simulation, parse_scenario
 
@@ -66,6 +67,6 @@ def test_what_comes_late_is_seldom_repeated(monkeypatch: pytest.MonkeyPatch) -> 
     """Where packets overtake each other, links learn for how long they have to wait for one."""
     network = {"reorder": 0.2, "reorder_ms": 10.0}
     _, again = run(network, interval_ms=10)
-    monkeypatch.setattr(PeerLink, "late", property(lambda self: 0, lambda self, value: None))
+    monkeypatch.setattr(Losses, "late", property(lambda self: 0, lambda self, value: None))
     _, always = run(network, interval_ms=10)
     assert 4 * again < always

@@ -1,8 +1,8 @@
 """Packets on the wire: msgpack arrays, decoded by one call, encoded once for all receivers of a record.
 
 Invariants: `decode_packet` turns any bytes into a packet or into `RemoteProtocolError`; what it lets through has the
-declared types, no negative or too large counters, well-formed process ids and columns of equal length. What the numbers
-mean is the endpoint's business. `PacketEncoder` gives the same bytes as `encode_packet`.
+declared types, no counters that are negative (but for `ack`) or too large, well-formed process ids and columns of equal
+length. What the numbers mean is the endpoint's business. `PacketEncoder` gives the same bytes as `encode_packet`.
 """
 
 from __future__ import annotations

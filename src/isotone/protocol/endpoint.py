@@ -340,10 +340,9 @@ class Endpoint:
         """Loose records alone also tell how far the view's link is, in both directions."""
         epoch = self.epoch
         rank = epoch.rank_of.get(peer) if epoch is not None else None
-        link = epoch.links.of[rank] if epoch is not None and rank is not None else None
-        if epoch is None or link is None:
+        if epoch is None or rank is None:
             return Packet(0, "", 0, 0, [], records)
-        return Packet(epoch.view.id.epoch, epoch.view.id.proposer, link.sent + 1, link.say(now), [], records)
+        return Packet(epoch.view.id.epoch, epoch.view.id.proposer, *epoch.links.say(rank, now), [], records)
 
     def _publish_suspicions(self, now: int) -> None:
         changes, self.detector.changes = self.detector.changes, []

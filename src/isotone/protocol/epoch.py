@@ -263,7 +263,7 @@ class Epoch:
 
     def seen(self) -> Seen:
         """What this process can tell about the load and the network."""
-        return Seen(self._batches, *self.links.heard())
+        return Seen(self._batches, *self.links.heard(self.now))
 
     @property
     def asked(self) -> Switch | None:

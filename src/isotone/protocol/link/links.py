@@ -49,15 +49,25 @@ class Links:
             packet = link.next_packet(now)
             if packet is not None:
                 result.append((rank, *packet))
-            resend_at = link.resend_at
-            if resend_at is not None and resend_at < self.alarm:
-                self.alarm = resend_at
+            deadline = link.deadline()
+            if deadline is not None and deadline < self.alarm:
+                self.alarm = deadline
         self.dirty.clear()
         return result, repeated
 
-    def heard(self) -> tuple[int, int]:
+    def heard(self, now: int) -> tuple[int, int]:
         """How many packets have come in so close a sequence that a loss would have shown, and how many losses have."""
-        return sum(link.followed for _, link in self.peers), sum(link.lost for _, link in self.peers)
+        return sum(link.followed for _, link in self.peers), sum(link.losses.lost(now) for _, link in self.peers)
+
+    def say(self, rank: int, now: int) -> tuple[int, int]:
+        """The next number and the acknowledgement for a packet without records to one peer; (0, 0) without a link."""
+        link = self.of[rank]
+        if link is None:
+            return 0, 0
+        ack = link.say(now)
+        if link.ack_at is not None and link.ack_at < self.alarm:
+            self.alarm = link.ack_at
+        return link.sent + 1, ack
 
     def wake(self, now: int) -> None:
         """A deadline may have come."""

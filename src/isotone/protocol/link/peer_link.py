@@ -2,12 +2,11 @@
 
 The link numbers its records from 1, sends them as runs, keeps them until a cumulative acknowledgement covers them, and sends the
 oldest again, with back-off, when none comes. The receiver hands records up exactly once and in order; runs that arrive early
-wait in a bounded stash. Where something is missing for longer than what was late has lately been, its acknowledgement says so, a
-*complaint*, and the sender sends again at once. A packet without records tells by its `first` how many records there are, so
-that the last ones are missed too.
+wait in a bounded stash. Where something is missing for longer than what was late has lately been (see `losses`), its
+acknowledgement says so, a *complaint*, and the sender sends again at once. A packet without records tells by its `first` how
+many records there are, so that the last ones are missed too. Repetitions wait for each other ever longer until something is
+acknowledged, whatever they are sent for: where the wire is full they would only make it fuller.
 
-It counts what the network loses: a hole in the stream that is filled by a repetition, which also brings what lies behind the
-hole, was a lost packet; what is filled by just what was missing came late, and a repetition that fills nothing was not needed.
 A view has fresh links, so no state has to be reset or agreed on: what belongs to another view is recognised by its session and
 never reaches this object.
 
@@ -23,8 +22,11 @@ from itertools import islice
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.records import Packet, Sequenced
 from isotone.model.settings import Timing
+from isotone.protocol.link.losses import Losses
 
 _BURST = 64
+_ANSWER = 8
+"""So many records are sent again for a complaint: what one lost packet had, mostly, and something behind it."""
 ACK_EVERY = 32
 
 
@@ -32,8 +34,8 @@ class PeerLink:
     """State of the link to one peer."""
 
     __slots__ = (
-        "_patience", "_timing", "ack_at", "acked", "answered_at", "attempts", "came", "complain_at", "complaint",
-        "connected_again", "exists", "followed", "fresh", "heard_at", "late", "lost", "owed", "received", "resend_at",
+        "_patience", "_timing", "ack_at", "acked", "answered_at", "answers", "attempts", "complain_at", "complaint",
+        "connected_again", "exists", "followed", "fresh", "heard_at", "losses", "owed", "received", "repeated", "resend_at",
         "retransmitted", "rtt_mean", "rtt_spread", "stash", "stashed", "timed_at", "timed_seq", "unacked", "window",
     )  # fmt: skip
 
@@ -50,8 +52,11 @@ class PeerLink:
         self.connected_again = False
         self.complaint = False
         """The peer lacks the oldest record."""
+        self.repeated = 0
         self.answered_at = 0
-        """Complaints before that are about what was sent again already."""
+        """Complaints before that about records up to `repeated` are about what was sent again already."""
+        self.answers = 0
+        """So often something was sent again since the last acknowledgement."""
         self.timed_seq = 0
         self.timed_at = 0
         self.rtt_mean = 0
@@ -65,15 +70,11 @@ class PeerLink:
         self.ack_at: int | None = None
         self.stash: dict[int, list[Sequenced]] = {}
         self.stashed = 0
-        self.came: dict[int, int] = {}
-        """When each run in the stash came: since the first of these times something is missing."""
         self.complain_at = 0
-        self.late = 0
-        """For how long something was missing, lately, that was not lost."""
+        self.losses = Losses(timing.retransmit_ns)
         self.heard_at = -timing.retransmit_ns
         self.followed = 0
         """How many packets came so soon after the one before that a loss between them would have left a hole."""
-        self.lost = 0
 
     @property
     def sent(self) -> int:
@@ -93,7 +94,11 @@ class PeerLink:
         """The acknowledgement, due or not: how far the peer's records are here, as a complaint where it is time for one."""
         self.owed = 0
         self.ack_at = None
-        if self.exists <= self.received or now < self.complain_at:
+        if self.exists <= self.received:
+            return self.received
+        if now < self.complain_at:
+            self.owed = 1
+            self.ack_at = self.complain_at
             return self.received
         self.complain_at = now + self._timing.ack_delay_ns
         return -1 - self.received
@@ -127,15 +132,20 @@ class PeerLink:
         if not self.unacked:
             self.resend_at = None
             return None
+        burst = _ANSWER
         if not self.complaint:
+            burst = _BURST
             self.attempts += 1
             self._patience = self._timeout()
         self.complaint = False
         self.timed_seq = 0
-        again = list(islice(self.unacked, _BURST))
+        again = list(islice(self.unacked, burst))
         self.retransmitted += len(again)
         self.resend_at = now + self._patience
-        self.answered_at = now + (self.rtt_mean + 4 * self.rtt_spread or self._timing.retransmit_ns)
+        rtt = self.rtt_mean + 4 * self.rtt_spread or self._timing.retransmit_ns
+        self.answered_at = now + min(rtt << min(self.answers, 16), max(rtt, self._timing.retransmit_max_ns))
+        self.answers += 1
+        self.repeated = self.acked + len(again)
         return self.acked + 1, again
 
     def reconnect(self) -> None:
@@ -167,11 +177,12 @@ class PeerLink:
             return []
         if skip:
             self.owed = ACK_EVERY  # the peer repeats itself: tell it at once how far we are
+            self.losses.repeated(packet.first, len(records), now)
             records = records[skip:]
             if not records:
                 return records
         if self.stash:
-            self._look_for_holes(len(records), now)
+            self.losses.fill(self.received + 1, len(records), self.stash, now)
         self.received += len(records)
         return self._unstash(records, now) if self.stash else records
 
@@ -182,30 +193,13 @@ class PeerLink:
         without end.
         """
         if self.exists <= self.received:
-            self.complain_at = now + max(self.late, least)
+            self.complain_at = now + max(self.losses.late, least)
         self.exists = max(self.exists, exists)
         if now >= self.complain_at:
             self.owed = ACK_EVERY
         elif self.ack_at is None or self.complain_at < self.ack_at:
             self.owed = self.owed or 1
             self.ack_at = self.complain_at
-
-    def _look_for_holes(self, count: int, now: int) -> None:
-        """Count the holes that the next `count` records fill, where they reach beyond them; else these were late.
-
-        A repetition also fills holes that it was not sent for, of what may still come.
-        """
-        reached, end, repetition = self.received + 1, self.received + 1 + count, False
-        for first, run in sorted(self.stash.items()):
-            if first >= end:
-                break
-            if first > reached:
-                repetition = True
-                self.lost += now - self.came[first] >= self.late
-            reached = max(reached, first + len(run))
-        if not repetition:
-            lasted = min(now - min(self.came.values()), self._timing.retransmit_ns)
-            self.late = lasted + lasted // 4 if lasted > self.late else self.late - (self.late - lasted) // 16
 
     def _keep(self, first: int, records: list[Sequenced], now: int) -> None:
         known = self.stash.get(first)
@@ -215,7 +209,7 @@ class PeerLink:
             return  # it will be sent again
         self.stashed += len(records) - (len(known) if known is not None else 0)
         self.stash[first] = records
-        self.came.setdefault(first, now)
+        self.losses.stashed(first, now)
 
     def _unstash(self, records: list[Sequenced], now: int) -> list[Sequenced]:
         records = list(records)
@@ -224,22 +218,20 @@ class PeerLink:
             if first > self.received + 1:
                 break
             run = self.stash.pop(first)
-            del self.came[first]
+            self.losses.unstashed(first)
             self.stashed -= len(run)
             rest = run[self.received + 1 - first :]
             records.extend(rest)
             self.received += len(rest)
-        if self.came:  # something else is missing
-            self.complain_at = max(now, min(self.came.values()) + self.late)
+        if self.stash:  # something else is missing
+            self.complain_at = max(now, self.losses.since() + self.losses.late)
         return records
 
     def _complained(self, ack: int, now: int) -> None:
         """The peer has records up to `ack`, and lacks the next one, unless that was repeated just now."""
         if ack > self.acked:
             self._acknowledged(ack, now)
-        if ack == self.acked and self.unacked and now >= self.answered_at:
-            self.attempts = 0  # there is a way to the peer and back
-            self._patience = self._timeout()
+        if ack == self.acked and self.unacked and (now >= self.answered_at or ack >= self.repeated):
             self.complaint = True
             self.resend_at = now
 
@@ -249,6 +241,7 @@ class PeerLink:
         if count > len(unacked):
             raise RemoteProtocolError(f"acknowledgement of {ack} records, of which {self.sent} were sent")
         self.acked = ack
+        self.answers = 0
         self.complaint = False
         if count == len(unacked):
             unacked.clear()
