@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isotone.model.columns import Column, column
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.records import Cast, Direct
@@ -153,7 +154,7 @@ def test_several_items() -> None:
 def test_messages_of_one_turn_part_if_they_commute() -> None:
     run = Total(2, COUNTER)
     casts = run.send(0, INC, DEC, INC, UPD, INC)
-    assert [cast.types for cast in casts] == [["increment"], ["decrement"], ["update"], ["increment"]]
+    assert [cast.types and cast.types.values for cast in casts] == [["increment"], ["decrement"], ["update"], ["increment"]]
     assert [cast.number for cast in casts] == [1, 3, 4, 5]
     run.settle()
     run.check(range(2))
@@ -345,7 +346,7 @@ def test_silent_members_lead_without_a_relation_too() -> None:
 
 def test_numbers_are_not_given_twice() -> None:
     shapes, numbers = Shapes(BY_ITEM), Numbers()
-    kept = [shapes.of(1, None, [[str(number)]]) for number in range(300)]
+    kept = [shapes.of(1, None, Column([(str(number),)])) for number in range(300)]
     for shape in kept:
         numbers.see(shape)
     assert numbers.shape(300) is kept[299]
@@ -434,9 +435,9 @@ def test_a_lead_does_not_cover_a_wild_cast_where_there_are_free_types() -> None:
     lead = run.sites[1].orderer.leader.lead
     assert lead.end > 0
     shapes = run.sites[1].orderer.shapes
-    assert lead.covers(shapes.of(1, ["ordered"], None))
+    assert lead.covers(shapes.of(1, Column(["ordered"]), None))
     assert not lead.covers(shapes.whole)
-    assert not lead.covers(shapes.of(1, [None], None))
+    assert not lead.covers(shapes.of(1, Column([None]), None))
     (free,) = run.send(1, FREE)
     assert free.stamp[0] < lead.end
     (wild,) = run.send(0, WILD)
@@ -477,7 +478,7 @@ def test_a_first_wild_cast_in_a_block_that_was_told_is_refused() -> None:
 
 
 def _cast(seq: int, stamp: list[int], *types: str) -> Cast:
-    return Cast(seq, 0, stamp, seq, [b"x"] * len(types), list(types), None)
+    return Cast(seq, 0, stamp, seq, [b"x"] * len(types), column(types), None)
 
 
 @pytest.mark.parametrize(

@@ -223,10 +223,10 @@ class Epoch:
     def _emit(self, sender: int, cast: Cast, position: tuple[int, ...] | None, level: Level) -> None:
         origin = self.view.members[sender]
         payloads = cast.payloads
-        types: Sequence[str | None] | None = cast.types
-        items: Sequence[list[str] | None] | None = cast.items
-        if types is not None or items is not None:
-            types, items = full(types, len(payloads)), full(items, len(payloads))
+        types: Sequence[str | None] | None = None
+        items: Sequence[tuple[str, ...] | None] | None = None
+        if cast.types is not None or cast.items is not None:
+            types, items = full(cast.types, len(payloads)), full(cast.items, len(payloads))
         self._upcall(DeliveryBatch(self.view, origin, cast.number, payloads, position, level, types, items))
         if self._recorder is not None:
             ordering = self.view.ordering
