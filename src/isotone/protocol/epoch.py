@@ -403,7 +403,7 @@ class Epoch:
             return False
         if cast.seq != self.held[sender] + 1:
             raise RemoteProtocolError(f"cast {cast.seq} of {self.view.members[sender]} follows {self.held[sender]}")
-        if self._conflicts is not None:
+        if self._conflicts is not None and not self.orderer.looks:
             self._check_described(sender, cast)
         if cast.kind > KINDS:
             self.begin_switching()

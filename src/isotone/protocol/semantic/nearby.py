@@ -69,6 +69,8 @@ class Nearby:
             return self._all
         if not self._by_item:
             return self._vague
+        if len(items) == 1 and not self._vague:
+            return self._by_item.get(items[0], {})
         near = dict(self._vague)
         for item in items:
             near |= self._by_item.get(item, {})

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import compress, repeat
 from typing import TypeAlias
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from isotone.model.columns import CODED_MAX, Items, Types, full
 from isotone.model.conflicts import Conflicts
@@ -65,7 +65,7 @@ class Shapes:
         self._table = relation.table if relation is not None else {}
         self._always = {one for one, _ in relation.always} if relation is not None else set()
         self.frees = not all(self._table.values())  # whether there are types that conflict with nothing
-        self._shapes: WeakValueDictionary[Hashable, Shape] = WeakValueDictionary()
+        self._shapes: dict[Hashable, ref[Shape]] = {}  # by their descriptions; a type and items, if there is one
         self._plain: dict[str | None, Shape] = {}  # those of one type alone; the relation bounds their number
         self._serial = 0
         self.whole = Shape(0, (), None, False, True)
@@ -80,9 +80,12 @@ class Shapes:
 
     def of(self, count: int, types: Types | None, items: Items | None) -> Shape:
         """The shape of `count` messages. `ConfigError` if one is none of this relation."""
-        if types is not None and len(types.values) == 1 and not self._itemised:
-            shape = self._plain.get(types.values[0])
-            if shape is not None:
+        if not self._itemised:
+            if types is not None and len(types.values) == 1 and (shape := self._plain.get(types.values[0])) is not None:
+                return shape
+        elif items is not None and len(items.values) == 1 and (types is None or not self._typed):
+            known = self._shapes.get((None, items.values[0]))
+            if known is not None and (shape := known()) is not None:
                 return shape
         if self.relation is None:
             return self.whole
@@ -188,21 +191,28 @@ class Shapes:
             if shape is None:
                 shape = self._plain[type_] = self._shape(((type_, None),))
             return shape
-        return self._shapes.get((type_, self._tuple(items))) or self._shape(((type_, items),))
+        description = type_, self._tuple(items)
+        return self._known(description, (description,))
 
     def _shape(self, described: Iterable[tuple[str | None, Sequence[str] | None]]) -> Shape:
-        descriptions = {
+        descriptions = tuple({
             (type_ if self._typed else None, self._tuple(items) if self._itemised else None): None for type_, items in described
-        }
+        })  # fmt: skip
         if len(descriptions) > DESCRIPTIONS_MAX:
             self._validate(descriptions)
             return self.whole
-        key: Hashable = next(iter(descriptions)) if len(descriptions) == 1 else frozenset(descriptions)
-        shape = self._shapes.get(key)
+        return self._known(descriptions[0] if len(descriptions) == 1 else frozenset(descriptions), descriptions)
+
+    def _known(self, key: Hashable, descriptions: tuple[Description, ...]) -> Shape:
+        """The one shape of these descriptions."""
+        known = self._shapes.get(key)
+        shape = known() if known is not None else None
         if shape is None:
             self._validate(descriptions)
             self._serial += 1
-            shape = self._shapes[key] = Shape(self._serial, tuple(descriptions), *self._nature(descriptions))
+            shape = Shape(self._serial, descriptions, *self._nature(descriptions))
+            forget = self._shapes.pop
+            self._shapes[key] = ref(shape, lambda _: forget(key, None))
         return shape
 
     def _validate(self, descriptions: Iterable[Description]) -> None:
