@@ -37,6 +37,10 @@ def test_every_message_has_its_entry(entries: list[str | None]) -> None:
 def test_parts_are_made_as_if_they_were_all(entries: list[str | None], data: st.DataObject) -> None:
     mask = bytes(data.draw(st.lists(st.booleans(), min_size=len(entries), max_size=len(entries)).filter(any)))
     assert column(entries).select(mask) == column([one for one, chosen in zip(entries, mask, strict=True) if chosen])
+    made = column(entries)
+    if made.codes:
+        codes = sorted(data.draw(st.sets(st.integers(0, len(made.values) - 1), min_size=1)))
+        assert made.only(codes) == column([one for one in entries if made.values.index(one) in codes])
     start = data.draw(st.integers(0, len(entries) - 1))
     end = data.draw(st.integers(start + 1, len(entries)))
     assert column(entries).slice(start, end) == column(entries[start:end])

@@ -56,6 +56,7 @@ def test_too_many_parts_are_gathered_by_conflict() -> None:
 def test_a_large_batch_is_parted_by_conflict_alone() -> None:
     found = parts(Shapes(COUNTER), typed(*["increment", "look"] * 100))
     assert found == [list(range(0, 200, 2)), list(range(1, 200, 2))]
+    assert [part.size for part in Shapes(COUNTER).split(batch(typed(*["increment", "look"] * 100)))] == [245, 245]
     assert len(parts(Shapes(Conflicts.by_item()), [(None, [str(number)]) for number in range(100)])) == 1
 
 

@@ -47,6 +47,16 @@ class Column(msgspec.Struct, Generic[T], array_like=True, frozen=True, gc=False)
             return _used(self.values, bytes(compress(self.codes, mask)))
         return self if len(self.values) == 1 else column(list(compress(self.values, mask)))
 
+    def only(self, chosen: Sequence[int]) -> Column[T]:
+        """The column of the messages that have one of these codes, in the order in which they come; this one is coded."""
+        if len(chosen) == 1:
+            return Column([self.values[chosen[0]]])
+        table = bytearray(CODED_MAX)
+        for new, old in enumerate(chosen):
+            table[old] = new
+        others = bytes(code for code in range(len(self.values)) if code not in chosen)
+        return Column([self.values[code] for code in chosen], self.codes.translate(table, others))
+
     def slice(self, start: int, end: int) -> Column[T]:
         """The column of the messages from `start` up to `end`."""
         if self.codes:
@@ -195,13 +205,6 @@ def _codes(column: Column[T], count: int) -> bytes | None:
 
 def _used(values: list[T], codes: bytes) -> Column[T]:
     """A coded column of which only some messages are left: without the values that nobody has."""
-    used = [code for code in range(len(values)) if code in codes]
-    if len(used) == 1:
-        return Column([values[used[0]]])
-    used.sort(key=codes.find)
-    if used == list(range(len(values))):
-        return Column(values, codes)
-    table = bytearray(CODED_MAX)
-    for new, old in enumerate(used):
-        table[old] = new
-    return Column([values[code] for code in used], codes.translate(table))
+    used = sorted((code for code in range(len(values)) if code in codes), key=codes.find)
+    made = Column(values, codes)
+    return made if used == list(range(len(values))) else made.only(used)

@@ -126,8 +126,9 @@ class Conflicts(msgspec.Struct, frozen=True, array_like=True, dict=True):
         if items is not None and by in ("item", "both", "predicate"):
             if isinstance(items, str):
                 raise ConfigError(f"the items of a message are {items!r}: must be a list of texts, not one text")
-            if not all(isinstance(item, str) and item for item in items):
-                raise ConfigError("an item of a message has no name: items are texts that are not empty")
+            for item in items:
+                if not isinstance(item, str) or not item:
+                    raise ConfigError("an item of a message has no name: items are texts that are not empty")
         if by == "predicate":
             function = self.function
             try:

@@ -84,9 +84,12 @@ class Shapes:
             if types is not None and len(types.values) == 1 and (shape := self._plain.get(types.values[0])) is not None:
                 return shape
         elif items is not None and len(items.values) == 1 and (types is None or not self._typed):
-            known = self._shapes.get((None, items.values[0]))
+            touched = items.values[0]
+            known = self._shapes.get((None, touched))
             if known is not None and (shape := known()) is not None:
                 return shape
+            if touched is not None and len(touched) == 1:
+                return self._known((None, touched), ((None, touched),))
         if self.relation is None:
             return self.whole
         types, items = types if self._typed else None, items if self._itemised else None
@@ -130,8 +133,7 @@ class Shapes:
             groups = self._groups(list(shapes))
             if not 1 < len(groups) <= PARTS_MAX:
                 return [batch]
-            chosen = [bytes(map(group.__contains__, shapes)).ljust(CODED_MAX, b"\0") for group in groups]
-            return [self._part(batch, types.codes.translate(some)) for some in chosen]
+            return self._parted(batch, types, [[code for code, shape in enumerate(shapes) if shape in group] for group in groups])
         columns = full(types, count) or repeat(None, count), full(items, count) or repeat(None, count)
         described = [self._one(type_, touched) for type_, touched in zip(*columns, strict=True)]
         kinds = dict.fromkeys(described)
@@ -173,6 +175,21 @@ class Shapes:
                 found += near
             groups.append(group)
         return groups
+
+    def _parted(self, batch: Batch, types: Types, parts: list[list[int]]) -> list[Batch]:
+        """A large batch parted by the codes of its types."""
+        found: list[Batch] = []
+        left = batch.size
+        for chosen in parts:
+            table = bytearray(CODED_MAX)
+            for code in chosen:
+                table[code] = 1
+            mask = types.codes.translate(table)
+            payloads = list(compress(batch.payloads, mask))
+            size = sum(map(len, payloads)) if len(found) + 1 < len(parts) else left
+            left -= size
+            found.append(Batch(payloads, types.only(chosen), batch.items and batch.items.select(mask), size))
+        return found
 
     def _part(self, batch: Batch, mask: bytes) -> Batch:
         payloads = list(compress(batch.payloads, mask))
@@ -220,8 +237,10 @@ class Shapes:
         for type_, items in descriptions:
             self.relation.validate(type_, items)
 
-    def _nature(self, descriptions: Iterable[Description]) -> tuple[tuple[str, ...] | None, bool, bool]:
+    def _nature(self, descriptions: Sequence[Description]) -> tuple[tuple[str, ...] | None, bool, bool]:
         """What such a shape touches, whether it is free, and whether it is wild."""
+        if len(descriptions) == 1 and not self._table and len(descriptions[0][1] or ()) < 2:
+            return descriptions[0][1] if self._by_item else None, False, False
         free, wild = self.frees, False
         touched: list[str] | None = [] if self._by_item else None
         for type_, items in descriptions:

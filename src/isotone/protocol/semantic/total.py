@@ -281,7 +281,14 @@ class SemanticTotal(Clocked):
             self.past[sender, cast.seq] = tuple(value for pair in enumerate(known) if pair[1] for value in pair)
         ts = cast.stamp[0]
         self.news = True
-        if shape.free and not self.undelivered and not self.gated and self._passes(sender, cast):
+        if (
+            shape.free
+            and not self.undelivered
+            and not self.gated
+            and cast.seq <= self.ready[sender]
+            and False not in self.tame
+            and ts >> BLOCK <= min(self.lcv) >> BLOCK
+        ):  # (a), (b) and (c) hold at once
             self.outbox.deliver(sender, cast, (0, ts, sender))
             return
         entry = ts * self.count + sender, sender, cast, shape
@@ -292,10 +299,6 @@ class SemanticTotal(Clocked):
         if self.lone is not None:
             self._line_up()
         self.queues.put(entry)
-
-    def _passes(self, sender: int, cast: Cast) -> bool:
-        """Whether (a) and (c) hold at once for a free cast."""
-        return cast.seq <= self.ready[sender] and False not in self.tame and cast.stamp[0] >> BLOCK <= min(self.lcv) >> BLOCK
 
     def _line_up(self) -> None:
         """The cast that was alone is so no more."""
