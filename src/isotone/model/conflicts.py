@@ -139,7 +139,9 @@ class Conflicts(msgspec.Struct, frozen=True, array_like=True, dict=True):
     def validate_all(self, count: int, types: Types | None, items: Items | None) -> None:
         """`validate` for so many messages, given as columns."""
         if count == 1:
-            self.validate(types.values[0] if types else None, items.values[0] if items else None)
+            type_ = types.values[0] if types else None
+            if self.by != "operation" or (type_ is not None and type_ not in self.table):  # nothing else is to be looked at
+                self.validate(type_, items.values[0] if items else None)
         elif self.by == "predicate" or (items is not None and self.by != "operation" and not _plain(items.values)):
             columns = full(types, count) or repeat(None, count), full(items, count) or repeat(None, count)
             for type_, some in dict.fromkeys(zip(*columns, strict=True)):

@@ -166,13 +166,12 @@ class Leader:
         """The timestamp for an own cast of this shape: `ts`, or the first one beyond the promises that it would break."""
         if shape.free:
             return ts
-        use = self._own.get(shape)
-        if ts > self.lead.end and (use is None or use.rare(self.patience)):
+        lead, use = self.lead, self._own.get(shape)
+        if ts > lead.end and (use is None or use.rare(self.patience)):
             self._wait = self._trial  # a lead would be jumped over
         if use is None or shape is not self._latest:
             use = self._last(shape, use)
         use.again(self.patience)
-        lead = self.lead
         if ts <= lead.end and shape not in lead.shapes:
             self._jump(shape)
             ts = lead.end + 1

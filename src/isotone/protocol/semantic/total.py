@@ -108,7 +108,8 @@ class SemanticTotal(Clocked):
 
     def _send(self, batch: Batch) -> None:
         rank = self.rank
-        shape = self.shapes.of_batch(batch)
+        shapes = self.shapes
+        shape = shapes.whole if batch.number == 0 else shapes.of(len(batch.payloads), batch.types, batch.items)
         ts = next_ts = self.lcv[rank] + 1
         if shape.wild and self.tame[rank]:
             ts = (self.lcv[rank] >> BLOCK) + 1 << BLOCK
@@ -158,45 +159,19 @@ class SemanticTotal(Clocked):
     # Receiving
 
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
-        lcv, tame = self.lcv, self.tame[sender]
-        if len(casts) == 1:
-            cast = casts[0]
-            shape = self._check(sender, cast, lcv[sender], tame)
-            self._take(sender, cast, shape, len(cast.stamp) == 1 or self.received.met(cast.stamp, 1))
+        lcv, last, tame = self.lcv, self.lcv[sender], self.tame[sender]
+        if len(casts) > 1:  # all or none of them
+            for cast in casts:
+                shape = self._check(sender, cast, last, tame)
+                self.received.check(cast.stamp, 1)
+                last, tame = cast.stamp[0], tame and not shape.wild
+            for cast in casts:
+                self.accept(sender, (cast,), now)
             return
-        last = lcv[sender]
-        shapes: list[Shape] = []
-        for cast in casts:
-            shape = self._check(sender, cast, last, tame)
-            self.received.check(cast.stamp, 1)
-            last, tame = cast.stamp[0], tame and not shape.wild
-            shapes.append(shape)
-        for cast, shape in zip(casts, shapes, strict=True):
-            self._take(sender, cast, shape, self.received.satisfied(cast.stamp, 1))
-
-    def _check(self, sender: int, cast: Cast, last: int, tame: bool) -> Shape:
-        """The shape of a cast that keeps its sender's promises and follows the timestamp `last`; else `RemoteProtocolError`."""
-        stamp = cast.stamp
-        if not stamp or stamp[0] <= last:
-            raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {stamp[:1]} after {last}")
-        try:
-            shape = self.shapes.of(len(cast.payloads), cast.types, cast.items) if cast.number else self.shapes.whole
-        except ConfigError as error:
-            raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
-        ts = stamp[0]
-        if shape.wild and tame and ts >> BLOCK <= last >> BLOCK:
-            raise RemoteProtocolError(f"rank {sender} sends its first wild cast at {ts}, in the block of {last}")
-        if self.promised:
-            lead, truce = self.leads[sender], self.truces[sender]
-            if ts <= lead.end and shape not in lead.shapes and not shape.free:
-                raise RemoteProtocolError(f"rank {sender} has promised up to {lead.end} what it breaks at {ts}")
-            if ts <= truce.end and not truce.permits(shape):
-                raise RemoteProtocolError(f"rank {sender} has promised to spare up to {truce.end} what it meets at {ts}")
-        return shape
-
-    def _take(self, sender: int, cast: Cast, shape: Shape, met: bool) -> None:
-        """The next cast of a site, which is as it should be; `met` says whether what its stamp names is here."""
-        rank, lcv, unready, ts = self.rank, self.lcv, self.unready[sender], cast.stamp[0]
+        cast = casts[0]
+        shape = self._check(sender, cast, last, tame)
+        met = len(cast.stamp) == 1 or self.received.met(cast.stamp, 1)
+        rank, unready, ts = self.rank, self.unready[sender], cast.stamp[0]
         if shape.free:
             covered = self.tame[rank] and ts >> BLOCK <= self.mrmt >> BLOCK
         else:
@@ -221,6 +196,26 @@ class SemanticTotal(Clocked):
             unready.append(cast)
             self.late += 1
         self._queue(sender, cast, shape)
+
+    def _check(self, sender: int, cast: Cast, last: int, tame: bool) -> Shape:
+        """The shape of a cast that keeps its sender's promises and follows the timestamp `last`; else `RemoteProtocolError`."""
+        stamp = cast.stamp
+        if not stamp or stamp[0] <= last:
+            raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {stamp[:1]} after {last}")
+        try:
+            shape = self.shapes.of(len(cast.payloads), cast.types, cast.items) if cast.number else self.shapes.whole
+        except ConfigError as error:
+            raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
+        ts = stamp[0]
+        if shape.wild and tame and ts >> BLOCK <= last >> BLOCK:
+            raise RemoteProtocolError(f"rank {sender} sends its first wild cast at {ts}, in the block of {last}")
+        if self.promised:
+            lead, truce = self.leads[sender], self.truces[sender]
+            if ts <= lead.end and shape not in lead.shapes and not shape.free:
+                raise RemoteProtocolError(f"rank {sender} has promised up to {lead.end} what it breaks at {ts}")
+            if ts <= truce.end and not truce.permits(shape):
+                raise RemoteProtocolError(f"rank {sender} has promised to spare up to {truce.end} what it meets at {ts}")
+        return shape
 
     def direct(self, sender: int, record: Direct, now: int) -> None:
         stamp = record.stamp
