@@ -88,8 +88,8 @@ class Shapes:
             known = self._shapes.get((None, touched))
             if known is not None and (shape := known()) is not None:
                 return shape
-            if touched is not None and len(touched) == 1:
-                return self._known((None, touched), ((None, touched),))
+            if not self._typed and touched is not None and len(touched) == 1 and touched[0]:  # most are like this
+                return self._new((None, touched), ((None, touched),), touched, False, False)
         if self.relation is None:
             return self.whole
         types, items = types if self._typed else None, items if self._itemised else None
@@ -226,10 +226,16 @@ class Shapes:
         shape = known() if known is not None else None
         if shape is None:
             self._validate(descriptions)
-            self._serial += 1
-            shape = Shape(self._serial, descriptions, *self._nature(descriptions))
-            forget = self._shapes.pop
-            self._shapes[key] = ref(shape, lambda _: forget(key, None))
+            shape = self._new(key, descriptions, *self._nature(descriptions))
+        return shape
+
+    def _new(
+        self, key: Hashable, descriptions: tuple[Description, ...], items: tuple[str, ...] | None, free: bool, wild: bool
+    ) -> Shape:
+        self._serial += 1
+        shape = Shape(self._serial, descriptions, items, free, wild)
+        forget = self._shapes.pop
+        self._shapes[key] = ref(shape, lambda _: forget(key, None))
         return shape
 
     def _validate(self, descriptions: Iterable[Description]) -> None:
@@ -237,10 +243,8 @@ class Shapes:
         for type_, items in descriptions:
             self.relation.validate(type_, items)
 
-    def _nature(self, descriptions: Sequence[Description]) -> tuple[tuple[str, ...] | None, bool, bool]:
+    def _nature(self, descriptions: Iterable[Description]) -> tuple[tuple[str, ...] | None, bool, bool]:
         """What such a shape touches, whether it is free, and whether it is wild."""
-        if len(descriptions) == 1 and not self._table and len(descriptions[0][1] or ()) < 2:
-            return descriptions[0][1] if self._by_item else None, False, False
         free, wild = self.frees, False
         touched: list[str] | None = [] if self._by_item else None
         for type_, items in descriptions:
