@@ -428,14 +428,6 @@ def test_a_free_cast_waits_for_whoever_has_sent_a_wild_one_already() -> None:
     run.check(range(3))
 
 
-def test_a_free_cast_is_delivered_when_it_comes() -> None:
-    run = Total(3, TYPES)
-    (free,) = run.send(1, FREE)
-    site = run.sites[2]
-    site.orderer.accept(1, [free], 0)  # its turn has not ended
-    assert run.order(2) == run.order(1) == [(1, free.seq)]
-
-
 def test_a_free_cast_is_not_delivered_before_its_past() -> None:
     run = Total(3, TYPES)
     (one,) = run.send(0, FREE)

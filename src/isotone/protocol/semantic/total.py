@@ -274,22 +274,13 @@ class SemanticTotal(Clocked):
             for i in range(1, len(cast.stamp), 2):
                 known[cast.stamp[i]] = cast.stamp[i + 1]
             self.past[sender, cast.seq] = tuple(value for pair in enumerate(known) if pair[1] for value in pair)
-        ts = cast.stamp[0]
         self.news = True
-        if (
-            shape.free
-            and not self.undelivered
-            and not self.gated
-            and cast.seq <= self.ready[sender]
-            and False not in self.tame
-            and ts >> BLOCK <= min(self.lcv) >> BLOCK
-        ):  # (a), (b) and (c) hold at once
-            self.outbox.deliver(sender, cast, (0, ts, sender))
-            return
-        entry = ts * self.count + sender, sender, cast, shape
+        entry = cast.stamp[0] * self.count + sender, sender, cast, shape
         self.undelivered += 1
         if self.undelivered == 1:
             self.lone = entry
+            if shape not in self.queues.of:  # the order of the queues is that in which shapes come
+                self.queues.enter(shape)
             return
         if self.lone is not None:
             self._line_up()
@@ -315,7 +306,9 @@ class SemanticTotal(Clocked):
         key, sender, cast, shape = self.lone
         if shape.free:
             self.news = True  # the horizon is not all that counts
-        if shape.free or key < best != past:
+        if shape.free and False not in self.tame and cast.stamp[0] >> BLOCK <= min(self.lcv) >> BLOCK:
+            past = key + 1  # (c) holds for all sites
+        elif shape.free or key < best != past:
             past = self._limit(shape)
         if key < past and cast.seq <= self.ready[sender]:
             self.lone = None
@@ -369,7 +362,7 @@ class SemanticTotal(Clocked):
                 break
             if cast.seq <= self.ready[sender]:
                 self._deliver(sender, cast)
-            elif one.ordered:
+            elif self.shapes.conflict(one.shape, one.shape):
                 break
             else:
                 kept.append(entry)

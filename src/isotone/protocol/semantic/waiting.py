@@ -21,11 +21,10 @@ Entry: TypeAlias = tuple[int, int, Cast, Shape]
 class Queue:
     """The undelivered casts of one shape. It stays for a while when there are none."""
 
-    __slots__ = ("entries", "ordered", "rivals", "shape")
+    __slots__ = ("entries", "rivals", "shape")
 
-    def __init__(self, shape: Shape, ordered: bool) -> None:
+    def __init__(self, shape: Shape) -> None:
         self.shape = shape
-        self.ordered = ordered  # they conflict with each other
         self.entries: list[Entry] = []
         self.rivals: dict[Shape, Queue] = {}  # of other shapes that conflict with this one
 
@@ -33,11 +32,10 @@ class Queue:
 class Queues:
     """All queues."""
 
-    __slots__ = ("_nearby", "_room", "_shapes", "of")
+    __slots__ = ("_nearby", "_room", "of")
 
     def __init__(self, shapes: Shapes) -> None:
         self.of: dict[Shape, Queue] = {}
-        self._shapes = shapes
         self._nearby = Nearby(shapes)  # the shapes of these
         self._room = _ROOM  # with more of them, those without casts are forgotten
 
@@ -50,7 +48,7 @@ class Queues:
         """The queue of a shape that has none."""
         if len(self.of) >= self._room:
             self._forget()
-        one = self.of[shape] = Queue(shape, self._shapes.conflict(shape, shape))
+        one = self.of[shape] = Queue(shape)
         for other in self._nearby.conflicting(shape):
             rival = one.rivals[other] = self.of[other]
             rival.rivals[shape] = one
