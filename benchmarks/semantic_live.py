@@ -42,13 +42,13 @@ async def _measure(load: str, shares: Sequence[float]) -> dict[str, Any]:
         benches = {order: await stack.enter_async_context(Bench(MEMBERS, _settings(order, load))) for order in ORDERS}
         for share in shares:
             mixes = [_mix(load, share, rank) for rank in range(MEMBERS)]
-            quotas = {order: await _quota(bench, mixes) for order, bench in benches.items()}
+            quota = max([await _quota(bench, mixes) for bench in benches.values()])  # the same for all: rounds begin and end
             fast: dict[str, list[float]] = {order: [] for order in ORDERS}
             late: dict[str, list[dict[str, float]]] = {order: [] for order in ORDERS}
             same = dict.fromkeys(ORDERS, True)
             for _ in range(ROUNDS):
                 for order, bench in benches.items():
-                    per_second, identical = await _throughput(bench, mixes, quotas[order])
+                    per_second, identical = await _throughput(bench, mixes, quota)
                     fast[order].append(per_second)
                     same[order] &= identical
                     late[order].append(await _latency(bench, mixes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from isotone.model import records as r
+from isotone.model.columns import described
 from isotone.model.conflicts import Conflicts
 from isotone.model.ids import ViewId
 from isotone.model.view import Ordering, View
@@ -25,8 +26,9 @@ def casts(draw: st.DrawFn) -> r.Cast:
     n = len(messages)
     types = draw(st.none() | st.lists(st.none() | texts, min_size=n, max_size=n))
     items = draw(st.none() | st.lists(st.none() | st.lists(texts, max_size=3), min_size=n, max_size=n))
+    columns = described(n, types, items) if n else (None, None)
     seq = draw(st.integers(1, 2**62 - 1))
-    return r.Cast(seq, draw(st.integers(0, 40)), draw(stamps), draw(counters), messages, types, items)
+    return r.Cast(seq, draw(st.integers(0, 40)), draw(stamps), draw(counters), messages, *columns)
 
 
 @st.composite

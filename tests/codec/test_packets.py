@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from isotone.codec import FrameDecoder, PacketEncoder, decode_packet, encode_packet
 from isotone.codec.packets import CUT_BYTES, JOIN_BELOW_BYTES
+from isotone.model.columns import Column
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import InvariantViolation, RemoteProtocolError
 from isotone.model.ids import ViewId
@@ -149,6 +150,11 @@ def early(places: list[tuple[int, int]], *ahead: list[tuple[int, int]]) -> Packe
     return Packet(1, "a#1", 0, 0, [], [Plan(here, [Cohort(here, who, who, [0, 0], who, [], places, list(ahead))])])
 
 
+def said(count: int, types: Any = None, items: Any = None) -> Packet:
+    """A cast of so many messages with these columns."""
+    return Packet(1, "a#1", 1, 0, [Cast(1, 0, [], 1, [b""] * count, types, items)], [])
+
+
 CROWD = View(ViewId(1, "a#1"), ("a#1",), Ordering("token", policy="x" * 5000))
 BAD: list[tuple[str, Any]] = [
     (r"int. >= 0 - at .\$\[0\]", Packet(-1, "", 0, 0, [], [])),
@@ -159,8 +165,19 @@ BAD: list[tuple[str, Any]] = [
     ("int. >= 1", Packet(1, "a#1", 1, 0, [Cast(0, 0, [])], [])),
     ("int. >= 0", Packet(1, "a#1", 1, 0, [Cast(1, -1, [])], [])),
     ("int. >= 0", Packet(1, "a#1", 1, 0, [Cast(1, 0, [], -1)], [])),
-    ("1 types for 0", Packet(1, "a#1", 1, 0, [Cast(1, 0, [], 1, [], ["t"])], [])),
-    ("0 item lists for 1", Packet(1, "a#1", 1, 0, [Cast(1, 0, [], 1, [b""], None, [])], [])),
+    ("types: 1 values for 0", said(0, Column(["t"]))),
+    ("types: 2 values for 3", said(3, Column(["t", "u"]))),
+    ("types: 2 codes for 3", said(3, Column(["t", "u"], b"\0\1"))),
+    ("types: 4 codes for 3", said(3, Column(["t", "u"], b"\0\1\0\1"))),
+    ("types: codes that are none of its 2", said(3, Column(["t", "u"], b"\0\1\2"))),
+    ("types: codes that are none of its 1", said(3, Column(["t"], b"\0\0\0"))),
+    ("types: codes that are none of its 0", said(3, Column([], b"\0\0\0"))),
+    ("types: codes that are none of its 257", said(3, Column([str(one) for one in range(257)], b"\0\1\2"))),
+    ("types: the same value twice", said(3, Column(["t", None, "t"], b"\0\1\2"))),
+    ("types: 2 values for 0", Packet(1, "a#1", 1, 0, [Relay(0, Cast(1, 0, [], 1, [], Column(["t", "u"])))], [])),
+    ("items: 0 values for 1", said(1, None, Column([]))),
+    ("items: the same value twice", said(2, None, Column([("x",), ("x",)], b"\0\1"))),
+    ("got `int`", said(1, None, Column([(5,)]))),
     ("int. <= ", Packet(1, "a#1", 1, 0, [Direct(1, [2**63])], [])),
     ("int. >= 0", Packet(1, "a#1", 1, 0, [Relay(-1, Cast(1, 0, []))], [])),
     ("int. >= 0", Packet(1, "a#1", 0, 0, [], [Heartbeat(ViewId(1, "a#1"), ViewId(1, "a#1"), [-1], 0, False, False, [])])),

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from isotone.model.records import Cast
+from isotone.model.records import Cast, Direct
 from isotone.protocol.semantic import total
 from isotone.protocol.semantic.leads import Leader, Numbers
 from isotone.protocol.semantic.nearby import Nearby
 from isotone.protocol.semantic.shapes import Shape, Shapes
-from isotone.protocol.semantic.total import SemanticTotal, Waiting
+from isotone.protocol.semantic.total import SemanticTotal
 from isotone.protocol.semantic.truces import Name, Truce
+from isotone.protocol.semantic.waiting import Queue, Queues
 from tests.mutants.mutants import Mutant, Patch
 
 ORDER = ("semantic_total",)
@@ -21,8 +22,8 @@ SEMANTIC = ("semantic_total", "semantic_causal", "semantic_fifo")
 def _blind(patch: Patch) -> None:
     """Nobody looks at timestamps and promises."""
 
-    def check(self: SemanticTotal, sender: int, casts: Sequence[Cast]) -> list[Shape]:
-        return [self.shapes.of(len(cast.payloads), cast.types, cast.items) for cast in casts]
+    def check(self: SemanticTotal, sender: int, cast: Cast, last: int, tame: bool) -> Shape:
+        return self.shapes.of_cast(cast)
 
     follow = SemanticTotal._follow
 
@@ -43,16 +44,16 @@ def lead_ignored_by_its_giver(patch: Patch) -> None:
 
 def conflicts_pass(patch: Patch) -> None:
     """Rule (b) is dropped: what waits holds nothing back."""
-    enter = SemanticTotal._enter
+    enter = Queues.enter
 
-    def alone(self: SemanticTotal, shape: Shape) -> Waiting:
+    def alone(self: Queues, shape: Shape) -> Queue:
         one = enter(self, shape)
         for rival in one.rivals.values():
             del rival.rivals[shape]
         one.rivals.clear()
         return one
 
-    patch.setattr(SemanticTotal, "_enter", alone)
+    patch.setattr(Queues, "enter", alone)
 
 
 def a_rival_is_not_found(patch: Patch) -> None:
@@ -91,6 +92,18 @@ def free_in_any_block(patch: Patch) -> None:
     patch.setattr(SemanticTotal, "_limit", boundless)
 
 
+def deaf_to_clocks(patch: Patch) -> None:
+    """What waits is looked at when something comes, and not when the clock moves that holds it up."""
+    direct = SemanticTotal.direct
+
+    def unheard(self: SemanticTotal, sender: int, record: Direct, now: int) -> None:
+        news = self.news
+        direct(self, sender, record, now)
+        self.news = news
+
+    patch.setattr(SemanticTotal, "direct", unheard)
+
+
 def lead_out_of_its_place(patch: Patch) -> None:
     """A lead is given as if what was sent last came after it: the last shape is not in it, and the clock is that of before."""
     _blind(patch)
@@ -116,8 +129,8 @@ def clocks_per_class(patch: Patch) -> None:
     clocks: dict[tuple[int, Shape], int] = {}
 
     def remember(self: SemanticTotal, sender: int, casts: Sequence[Cast], now: int) -> None:
-        for cast, shape in zip(casts, self._check(sender, casts), strict=True):
-            key = (id(self), shape)
+        for cast in casts:
+            key = (id(self), self._check(sender, cast, 0, False))
             clocks[key] = max(clocks.get(key, 0), cast.stamp[0])
         accept(self, sender, casts, now)
 
@@ -149,7 +162,7 @@ def nobody_acknowledges_conflicts(patch: Patch) -> None:
 def _eager(patch: Patch) -> None:
     """Leads are given at once and again as soon as they end: what is wrong with them is seen sooner."""
     patch.setattr(Leader, "due", lambda self, clock: self.lead.end <= clock)
-    patch.setattr(Leader, "used", property(lambda self: True, lambda self, value: None), raising=False)  # always asked
+    patch.setattr(Leader, "stirred", property(lambda self: True, lambda self, value: None), raising=False)  # always asked
 
 
 def _peaceful(patch: Patch) -> None:
@@ -187,8 +200,9 @@ def rest_unsorted(patch: Patch) -> None:
 
     def by_sender(self: SemanticTotal, present: frozenset[int], now: int) -> list[Cast]:
         self._find_ready()
-        entries = [entry for one in self.waiting.values() for entry in one.entries]
-        for _, sender, cast in sorted(entries, key=lambda entry: (-entry[1], entry[2].seq)):
+        self._line_up()
+        entries = [entry for one in self.queues.of.values() for entry in one.entries]
+        for _, sender, cast, _ in sorted(entries, key=lambda entry: (-entry[1], entry[2].seq)):
             if cast.seq <= self.ready[sender]:
                 self._deliver(sender, cast)
         return []
@@ -202,6 +216,7 @@ SEMANTIC_TOTAL_MUTANTS = [
     Mutant("a_rival_is_not_found", a_rival_is_not_found, SEMANTIC, ORDER),
     Mutant("wild_within_its_block", wild_within_its_block, SEMANTIC, ORDER),
     Mutant("free_in_any_block", free_in_any_block, SEMANTIC, ORDER),
+    Mutant("deaf_to_clocks", deaf_to_clocks, ("liveness",), ORDER),
     Mutant("lead_out_of_its_place", lead_out_of_its_place, SEMANTIC, ORDER),
     Mutant("clocks_per_class", clocks_per_class, SEMANTIC, ORDER),
     Mutant("nobody_acknowledges_conflicts", nobody_acknowledges_conflicts, ("liveness",), ORDER, first=17),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from isotone.model.columns import full
+from isotone.model.columns import described, full
 from isotone.model.conflicts import Conflicts
 from isotone.model.ids import ViewId
 from isotone.model.records import Cast, Place
@@ -119,8 +119,8 @@ class Semantic:
         before = site.held[rank]
         seen = [place for place in site.delivered if self.causal or place[0] == rank]
         payloads = [b"x"] * len(messages)
-        types, items = [type_ for type_, _ in messages], [list(some) if some is not None else None for _, some in messages]
-        site.orderer.submit(Batch(payloads, types, items, len(payloads)), 0)
+        types, items = [type_ for type_, _ in messages], [tuple(some) if some is not None else None for _, some in messages]
+        site.orderer.submit(Batch(payloads, *described(len(payloads), types, items), len(payloads)), 0)
         made = [(rank, seq) for seq in range(before + 1, site.held[rank] + 1)]
         past = {(rank, seq) for seq in range(1, before + 1)}.union(seen, *(self.past[place] for place in seen))
         if before:
@@ -147,7 +147,8 @@ class Semantic:
         def told(place: Place) -> list[tuple[str | None, Items]]:
             cast = self.casts[place]
             count = len(cast.payloads)
-            return list(zip(full(cast.types or [None], count) or (), full(cast.items or [None], count) or (), strict=True))
+            nothing = [None] * count
+            return list(zip(full(cast.types, count) or nothing, full(cast.items, count) or nothing, strict=True))
 
         return self.conflicts is None or any(self.conflicts.conflict(*a, *b) for a in told(one) for b in told(two))
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isotone.model.columns import Column
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.events import DeliveryBatch, ReturnedBatch
@@ -260,7 +261,7 @@ def test_a_frozen_view_delivers_nothing_more_and_says_what_it_delivered(order: s
     bag, epoch, state = _frozen(order)
     assert (state.held, state.early) == ([0, 0, 0], [(0, 2), (0, 4)])
     assert epoch.flush.still_ahead() == state.early
-    x1 = Cast(1, 0, [0, 0] if order == "semantic_causal" else [], 1, [b"x1"], None, [["x"]])
+    x1 = Cast(1, 0, [0, 0] if order == "semantic_causal" else [], 1, [b"x1"], None, Column([("x",)]))
     epoch.receive(B, Packet(*epoch.view.id, 1, 0, [Relay(0, x1)], []), bag.now)
     assert epoch.held == [1, 0, 0]
     assert epoch.flush.still_ahead() == [(0, 2), (0, 4)]
@@ -269,7 +270,7 @@ def test_a_frozen_view_delivers_nothing_more_and_says_what_it_delivered(order: s
 
 def test_more_than_can_be_early_is_not_taken_from_a_peer() -> None:
     bag, epoch, _ = _frozen("semantic_fifo")
-    relays = [Relay(0, Cast(seq, 0, [], seq, [b"z"], None, [["z"]])) for seq in range(3, 3 * EARLY + 4)]
+    relays = [Relay(0, Cast(seq, 0, [], seq, [b"z"], None, Column([("z",)]))) for seq in range(3, 3 * EARLY + 4)]
     with pytest.raises(RemoteProtocolError, match="early casts"):
         epoch.receive(B, Packet(*epoch.view.id, 1, 0, list(relays), []), bag.now)
 

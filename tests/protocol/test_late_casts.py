@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from isotone.model.columns import Column
 from isotone.model.conflicts import Conflicts
 from isotone.model.events import DeliveryBatch, Upcall
 from isotone.model.ids import ViewId
@@ -33,7 +34,7 @@ def test_a_late_cast_with_an_impossible_stamp_ends_the_stream_of_its_sender_and_
     upcalls: list[Upcall] = []
     epoch = Epoch(view, EndpointConfig("c#1", ordering=view.ordering), 1, upcalls.append, None, {}, 0)
     epoch.freeze(1)
-    casts = [Cast(seq, 0, stamp, seq, [b"%d" % seq], None, [["x"]]) for seq, stamp in enumerate(stamps, 1)]
+    casts = [Cast(seq, 0, stamp, seq, [b"%d" % seq], None, Column([("x",)])) for seq, stamp in enumerate(stamps, 1)]
     epoch.receive("b#1", Packet(1, "a#1", 1, 0, [Relay(0, cast) for cast in casts], []), 2)
     assert epoch.held == [3, 0, 0]
     epoch.conclude(Cohort(view.id, list(MEMBERS), ["b#1", "c#1"], [3, 0, 0], ["b#1"] * 3, [[3, 0, 0], [0, 0, 0]]), 3)

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isotone.model.columns import Column, described, full
 from isotone.model.errors import LocalProtocolError
 from isotone.model.settings import Limits
 from isotone.protocol.pending import Pending
 
 LIMITS = Limits(payload_bytes=10, batch_bytes=10, batch_messages=4, pending_bytes=30, pending_messages=8)
+
+
+def add(pending: Pending, payloads: list[bytes], types: Any, items: Any) -> tuple[int, int]:
+    return pending.add(payloads, *described(len(payloads), types, items))
 
 
 def drain(pending: Pending) -> list[list[bytes]]:
@@ -85,19 +92,20 @@ def test_room_comes_back_as_batches_leave() -> None:
 def test_types_and_items_stay_with_their_messages() -> None:
     pending = Pending(LIMITS)
     pending.add([b"1"], None, None)
-    pending.add([b"2", b"3"], ["t", None], [["i", "j"], None])
-    pending.add([b"4"], None, [["k"]])
-    pending.add([b"5", b"6"], ["u", "v"], None)
+    add(pending, [b"2", b"3"], ["t", None], [["i", "j"], None])
+    add(pending, [b"4"], None, [["k"]])
+    add(pending, [b"5", b"6"], ["u", "v"], None)
     rows = []
     while pending:
         batch = pending.take()
-        nothing = [None] * len(batch.payloads)
-        rows += list(zip(batch.payloads, batch.types or nothing, batch.items or nothing, strict=True))
+        count = len(batch.payloads)
+        nothing = [None] * count
+        rows += list(zip(batch.payloads, full(batch.types, count) or nothing, full(batch.items, count) or nothing, strict=True))
     assert rows == [
         (b"1", None, None),
-        (b"2", "t", ["i", "j"]),
+        (b"2", "t", ("i", "j")),
         (b"3", None, None),
-        (b"4", None, ["k"]),
+        (b"4", None, ("k",)),
         (b"5", "u", None),
         (b"6", "v", None),
     ]
@@ -105,15 +113,15 @@ def test_types_and_items_stay_with_their_messages() -> None:
 
 def test_types_are_cut_with_the_prefix() -> None:
     pending = Pending(LIMITS)
-    assert pending.add([b"x" * 10] * 4, list("abcd"), [["a"], ["b"], ["c"], ["d"]]) == (3, 30)
-    assert [pending.take().types for _ in range(3)] == [["a"], ["b"], ["c"]]
+    assert add(pending, [b"x" * 10] * 4, list("abcd"), [["a"], ["b"], ["c"], ["d"]]) == (3, 30)
+    assert [pending.take().types for _ in range(3)] == [Column(["a"]), Column(["b"]), Column(["c"])]
     assert pending.add([b"x" * 10, b"x" * 10, b"x" * 5], None, None) == (3, 25)
-    assert pending.add([b"c", b"d" * 9], ["c", "d"], [["c"], ["d"]]) == (1, 1)
-    assert pending.add([b"e"], ["e"], [["e"]]) == (1, 1)
+    assert add(pending, [b"c", b"d" * 9], ["c", "d"], [["c"], ["d"]]) == (1, 1)
+    assert add(pending, [b"e"], ["e"], [["e"]]) == (1, 1)
     assert pending.take().types is None
     rest = [batch for batch in (pending.take(), pending.take()) if batch.types is not None]
-    assert [(batch.payloads, batch.types, batch.items) for batch in rest] == [
-        ([b"xxxxx", b"c", b"e"], [None, "c", "e"], [None, ["c"], ["e"]])
+    assert [(batch.payloads, full(batch.types, 3), full(batch.items, 3)) for batch in rest] == [
+        ([b"xxxxx", b"c", b"e"], [None, "c", "e"], [None, ("c",), ("e",)])
     ]
 
 
@@ -122,20 +130,20 @@ def test_a_faulty_call_takes_nothing() -> None:
     with pytest.raises(LocalProtocolError, match="11 bytes is over the limit of 10"):
         pending.add([b"fine", b"x" * 11], None, None)
     with pytest.raises(LocalProtocolError, match="one entry per payload"):
-        pending.add([b"1", b"2"], ["t"], None)
+        add(pending, [b"1", b"2"], ["t"], None)
     with pytest.raises(LocalProtocolError, match="one entry per payload"):
-        pending.add([b"1"], None, [None, None])
+        add(pending, [b"1"], None, [None, None])
     assert (len(pending), pending.room()) == (0, True)
 
 
 def test_the_callers_lists_may_change_afterwards() -> None:
     pending = Pending(LIMITS)
     payloads, types, items = [b"1"], ["t"], [["i"]]
-    pending.add(payloads, types, items)
+    add(pending, payloads, types, items)
     payloads[0], types[0] = b"9", "u"
     items[0].append("j")
     batch = pending.take()
-    assert (batch.payloads, batch.types, batch.items) == ([b"1"], ["t"], [["i"]])
+    assert (batch.payloads, batch.types, batch.items) == ([b"1"], Column(["t"]), Column([("i",)]))
 
 
 @given(st.lists(st.tuples(st.lists(st.binary(max_size=10), max_size=6), st.integers(0, 3)), max_size=20))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from isotone.model.columns import Column
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import ConfigError, RemoteProtocolError
 from isotone.model.events import Apart, DeliveryBatch
@@ -140,7 +141,7 @@ def test_with_primary_membership_too() -> None:
         ("updat", ["x"], "unknown message type 'updat': did you mean 'update'"),
         ("update", ["x", ""], "an item of a message has no name"),
         ("update", "x", "the items of a message are 'x': must be a list of texts"),
-        ("update", [3], "an item of a message has no name"),
+        ("update", [3], "an item of a message is 3: must be a text"),
     ],
 )
 def test_a_message_that_the_relation_does_not_know_is_the_callers_error(type_: str, items: list[str], text: str) -> None:
@@ -179,7 +180,9 @@ def test_a_member_that_sends_what_the_relation_does_not_know_is_left_out(order: 
             spoilt = True
             last = packet.records[-1]
             assert type(last) is Cast
-            wrong = Cast(last.seq + 1, last.kind, [one + 1 for one in last.stamp[:1]], last.number + 1, [b"wrong"], ["updat"])
+            wrong = Cast(
+                last.seq + 1, last.kind, [one + 1 for one in last.stamp[:1]], last.number + 1, [b"wrong"], Column(["updat"])
+            )
             packet = Packet(packet.epoch, packet.proposer, packet.first, packet.ack, [*packet.records, wrong], packet.loose)
         if target in bag.live:
             try:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from isotone.model.columns import Column
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import ConfigError, RemoteProtocolError
 from isotone.model.events import DeliveryBatch
@@ -43,11 +44,11 @@ def test_a_shape_in_use_between_many_others_can_be_promised() -> None:
     shapes = Shapes(BY_ITEM)
     here, there = Numbers(), Numbers()
     leader = Leader(shapes, 3, [here, Numbers()], 0)
-    usual, theirs = shapes.of(1, None, [["usual"]]), shapes.of(1, None, [["theirs"]])
+    usual, theirs = shapes.of(1, None, Column([("usual",)])), shapes.of(1, None, Column([("theirs",)]))
     ts = announced = 0
     for turn in range(1000):
         leader._wait = leader._trial = 0
-        sent = usual if turn % 5 == 0 else shapes.of(1, None, [[f"once {turn}"]])
+        sent = usual if turn % 5 == 0 else shapes.of(1, None, Column([(f"once {turn}",)]))
         ts = leader.stamp(sent, ts + 1)
         for numbers in (here, there):
             numbers.see(sent)
@@ -142,7 +143,7 @@ def test_an_undeclared_type_behind_a_gap_is_refused_and_not_delivered(order: str
     view = bag.live["a#1"].view
     assert view is not None
     stamp = [] if order == "semantic_fifo" else [0]
-    cast = Cast(2, 0, stamp, 2, [b"x"], ["unheard of"], None)
+    cast = Cast(2, 0, stamp, 2, [b"x"], Column(["unheard of"]), None)
     epoch = bag.live["b#1"].epoch
     assert epoch is not None
     first = epoch.links.of[0].received + 2 if epoch.links.of[0] is not None else 0
@@ -167,10 +168,11 @@ def test_whatever_a_predicate_raises_for_two_messages_they_conflict() -> None:
 
 
 _SCRIPT = """
+from isotone.model.columns import described
 from isotone.model.conflicts import Conflicts
 from isotone.protocol.semantic.shapes import Shapes
-print(Shapes(Conflicts.by_item()).of(4, None, [["d"], ["b"], ["c"], ["a"]]).descriptions)
-print(Shapes(Conflicts.by_operation({one: [] for one in "abcd"})).of(4, ["d", "b", "c", "a"], None).descriptions)
+print(Shapes(Conflicts.by_item()).of(4, *described(4, None, [["d"], ["b"], ["c"], ["a"]])).descriptions)
+print(Shapes(Conflicts.by_operation({one: [] for one in "abcd"})).of(4, *described(4, ["d", "b", "c", "a"], None)).descriptions)
 """
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isotone.model.columns import Column
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.records import Cast
@@ -326,13 +327,13 @@ def test_an_impossible_stamp_is_refused(order: str, stamp: list[int]) -> None:
     site = run.sites[1].orderer
     for take in (site.accept, site.early):
         with pytest.raises(RemoteProtocolError):
-            take(0, [Cast(3, 0, stamp, 1, [b"x"], None, [["x"]])], 0)
+            take(0, [Cast(3, 0, stamp, 1, [b"x"], None, Column([("x",)]))], 0)
 
 
 def test_a_type_that_the_relation_does_not_declare_is_refused() -> None:
     run = Semantic("semantic_causal", 2, COUNTER)
     with pytest.raises(RemoteProtocolError, match="relation"):
-        run.sites[1].orderer.accept(0, [Cast(1, 0, [0], 1, [b"x"], ["multiply"], None)], 0)
+        run.sites[1].orderer.accept(0, [Cast(1, 0, [0], 1, [b"x"], Column(["multiply"]), None)], 0)
 
 
 # Any schedule

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from isotone.model.columns import described
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import ConfigError
 from isotone.protocol.ordering.orderer import Batch
-from isotone.protocol.semantic.shapes import PARTS_MAX, Shapes
+from isotone.protocol.semantic.shapes import PARTS_MAX, Shape, Shapes
 
 COUNTER = Conflicts.by_operation({"update": ["update", "increment", "decrement"], "increment": [], "decrement": [], "look": []})
 DOCUMENT = Conflicts.by_both({"insert": ["insert", "delete"], "delete": ["delete"], "scroll": []}, {"scroll": ["scroll"]})
@@ -24,7 +25,12 @@ Message = tuple[str | None, list[str] | None]
 
 def batch(messages: Sequence[Message]) -> Batch:
     payloads = [str(number).encode() for number in range(len(messages))]
-    return Batch(payloads, [type_ for type_, _ in messages], [items for _, items in messages], sum(map(len, payloads)))
+    columns = described(len(messages), [type_ for type_, _ in messages], [items for _, items in messages])
+    return Batch(payloads, *columns, sum(map(len, payloads)))
+
+
+def of(shapes: Shapes, count: int, types: list[str | None] | None, items: list[list[str] | None] | None) -> Shape:
+    return shapes.of(count, *described(count, types, items))
 
 
 def parts(shapes: Shapes, messages: Sequence[Message]) -> list[list[int]]:
@@ -50,38 +56,39 @@ def test_too_many_parts_are_gathered_by_conflict() -> None:
 def test_a_large_batch_is_parted_by_conflict_alone() -> None:
     found = parts(Shapes(COUNTER), typed(*["increment", "look"] * 100))
     assert found == [list(range(0, 200, 2)), list(range(1, 200, 2))]
+    assert [part.size for part in Shapes(COUNTER).split(batch(typed(*["increment", "look"] * 100)))] == [245, 245]
     assert len(parts(Shapes(Conflicts.by_item()), [(None, [str(number)]) for number in range(100)])) == 1
 
 
 def test_equal_descriptions_are_one_shape() -> None:
     shapes = Shapes(COUNTER)
-    one = shapes.of(1, ["increment"], [["x"]])  # by operation, items say nothing
-    assert one is shapes.of(2, ["increment", "increment"], None)
+    one = of(shapes, 1, ["increment"], [["x"]])  # by operation, items say nothing
+    assert one is of(shapes, 2, ["increment", "increment"], None)
     assert not shapes.conflict(one, one)
-    assert shapes.conflict(one, shapes.of(2, ["look", "update"], None))
+    assert shapes.conflict(one, of(shapes, 2, ["look", "update"], None))
     several = Shapes(Conflicts.by_item())
-    assert several.of(1, ["a"], [["x", "y"]]) is several.of(1, ["b"], [["y", "x"]])
+    assert of(several, 1, ["a"], [["x", "y"]]) is of(several, 1, ["b"], [["y", "x"]])
 
 
 def test_what_is_too_much_or_without_a_relation_conflicts_with_everything() -> None:
     shapes = Shapes(Conflicts.by_item())
-    assert shapes.of(5, None, [[name] for name in "vwxyz"]) is shapes.whole
-    assert shapes.of(65, None, [["x"]] * 65) is shapes.whole
-    assert shapes.conflict(shapes.whole, shapes.of(1, None, [[]]))
-    assert Shapes(None).of(1, ["x"], None).descriptions == ()
-    assert Shapes(Conflicts()).of(1, ["x"], None).descriptions == ()
+    assert of(shapes, 5, None, [[name] for name in "vwxyz"]) is shapes.whole
+    assert of(shapes, 65, None, [["x"]] * 64 + [["y"]]) is shapes.whole
+    assert shapes.conflict(shapes.whole, of(shapes, 1, None, [[]]))
+    assert of(Shapes(None), 1, ["x"], None).descriptions == ()
+    assert of(Shapes(Conflicts()), 1, ["x"], None).descriptions == ()
 
 
 def test_an_undeclared_type_is_refused() -> None:
     with pytest.raises(ConfigError, match="increase"):
-        Shapes(COUNTER).of(1, ["increase"], None)
+        of(Shapes(COUNTER), 1, ["increase"], None)
 
 
 def test_nothing_is_kept_of_shapes_that_nobody_uses() -> None:
     shapes = Shapes(Conflicts.by_item())
-    kept = shapes.of(1, None, [["kept"]])
+    kept = of(shapes, 1, None, [["kept"]])
     for number in range(5_000):
-        assert not shapes.conflict(kept, shapes.of(1, None, [[str(number)]]))
+        assert not shapes.conflict(kept, of(shapes, 1, None, [[str(number)]]))
     assert len(shapes._shapes) <= 2
     assert len(kept.known) <= 1024
 
@@ -110,7 +117,7 @@ def test_shapes_conflict_if_any_two_messages_do(data: st.DataObject) -> None:
     types = st.none() | st.sampled_from(TYPES[by])
     items = st.none() | st.lists(st.sampled_from("xyz"), max_size=2)
     drawn = [data.draw(st.lists(st.tuples(types, items), min_size=1, max_size=4)) for _ in range(2)]
-    one, two = (shapes.of(len(some), [t for t, _ in some], [i for _, i in some]) for some in drawn)
+    one, two = (of(shapes, len(some), [t for t, _ in some], [i for _, i in some]) for some in drawn)
     assert shapes.conflict(one, two) == any(relation.conflict(*a, *b) for a in drawn[0] for b in drawn[1])
 
 
@@ -118,6 +125,6 @@ def test_types_of_a_predicate_are_not_kept() -> None:
     """A predicate declares no types: there may be any number of them."""
     shapes = Shapes(Conflicts.by_predicate("types nobody counts", lambda a, _, b, __: a == b))
     for number in range(1000):
-        shapes.of(1, [f"type {number}"], None)
+        of(shapes, 1, [f"type {number}"], None)
     assert len(shapes._plain) == 0
     assert len(shapes._shapes) <= 1

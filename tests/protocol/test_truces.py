@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from isotone.model.columns import Column
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.records import Cast, Direct
@@ -179,7 +180,7 @@ def test_names_are_forgotten_when_others_come() -> None:
 
 def test_what_a_truce_permits_is_asked_again_when_a_name_becomes_known() -> None:
     shapes = Shapes(BY_ITEM)
-    a, b = shapes.of(1, None, [["a"]]), shapes.of(1, None, [["a", "b"]])
+    a, b = shapes.of(1, None, Column([("a",)])), shapes.of(1, None, Column([("a", "b")]))
     truce = Truce(shapes)
     truce.give(9, {(1, 1): None})
     assert truce.permits(b)
@@ -195,7 +196,7 @@ def test_what_a_truce_permits_is_asked_again_when_a_name_becomes_known() -> None
 
 
 def _cast(seq: int, stamp: list[int], type_: str) -> Cast:
-    return Cast(seq, 0, stamp, seq, [b"x"], [type_], None)
+    return Cast(seq, 0, stamp, seq, [b"x"], Column([type_]), None)
 
 
 @pytest.mark.parametrize(

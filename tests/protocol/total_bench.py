@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from itertools import combinations
 from typing import Any
 
-from isotone.model.columns import full
+from isotone.model.columns import described, full
 from isotone.model.conflicts import Conflicts
 from isotone.model.ids import ViewId
 from isotone.model.records import Cast, Direct
@@ -108,8 +108,8 @@ class Total:
         site = self._step(rank)
         before = len(site.stream)
         payloads = [b"x"] * len(messages)
-        items = [list(some) if some is not None else None for _, some in messages]
-        site.orderer.submit(Batch(payloads, [type_ for type_, _ in messages], items, len(payloads)), self.now)
+        types, items = [type_ for type_, _ in messages], [tuple(some) if some is not None else None for _, some in messages]
+        site.orderer.submit(Batch(payloads, *described(len(payloads), types, items), len(payloads)), self.now)
         self.arrived[rank][rank] = len(site.stream)
         self._turn(rank)
         return site.stream[before:]

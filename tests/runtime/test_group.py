@@ -53,7 +53,7 @@ def test_batches_types_items_and_large_payloads() -> None:
                     break
             assert got == {b"1": "x", b"2": None, big: "y", b"3": "z"}
             deliveries = await take(a, 4)
-            assert [d.items for d in deliveries if d.origin == a.process] == [["i"], None, []]
+            assert [d.items for d in deliveries if d.origin == a.process] == [("i",), None, ()]
 
     run(main())
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from isotone.model.errors import Closed, LocalProtocolError
+from isotone.model.errors import Closed, ConfigError, LocalProtocolError
 from isotone.runtime.outgoing import Outgoing
 from tests.runtime.helpers import run, until
 
@@ -123,7 +123,21 @@ def test_types_and_plain_messages_mix() -> None:
         out.try_send(b"c")
         await asyncio.sleep(0)
         assert window.types == [None, "t", None]
-        assert window.items == [None, ["x"], None]
+        assert window.items == [None, ("x",), None]
+
+    run(main())
+
+
+@pytest.mark.parametrize(("type_", "items"), [(3, None), (["t"], None), (None, "xy"), (None, [3]), ("t", [["x"]])])
+def test_what_is_no_text_is_the_callers_error(type_: Any, items: Any) -> None:
+    async def main() -> None:
+        window = Window(100)
+        out = outgoing(window)
+        with pytest.raises(ConfigError, match="must be a"):
+            out.try_send(b"a", type_, items)
+        out.try_send(b"b")
+        await asyncio.sleep(0)
+        assert window.taken == [b"b"]
 
     run(main())
 

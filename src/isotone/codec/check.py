@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
+from isotone.model.columns import problem
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.ids import ProcessId, ViewId, is_process_id
@@ -127,10 +128,10 @@ def _view(view: View) -> None:
 
 def _cast(cast: Cast) -> None:
     count = len(cast.payloads)
-    if cast.types is not None and len(cast.types) != count and (len(cast.types) != 1 or not count):
-        raise _fail(f"{len(cast.types)} types for {count} payloads")
-    if cast.items is not None and len(cast.items) != count and (len(cast.items) != 1 or not count):
-        raise _fail(f"{len(cast.items)} item lists for {count} payloads")
+    if cast.types is not None and (wrong := problem(cast.types, count)):
+        raise _fail(f"types: {wrong}")
+    if cast.items is not None and (wrong := problem(cast.items, count)):
+        raise _fail(f"items: {wrong}")
 
 
 def _nothing(record: Direct | Echo) -> None:

@@ -33,7 +33,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from isotone.model.columns import distinct
+from isotone.model.columns import Items, Types, full
 from isotone.model.errors import ConfigError, unknown
 
 By: TypeAlias = Literal["everything", "item", "operation", "both", "predicate"]
@@ -126,8 +126,9 @@ class Conflicts(msgspec.Struct, frozen=True, array_like=True, dict=True):
         if items is not None and by in ("item", "both", "predicate"):
             if isinstance(items, str):
                 raise ConfigError(f"the items of a message are {items!r}: must be a list of texts, not one text")
-            if not all(isinstance(item, str) and item for item in items):
-                raise ConfigError("an item of a message has no name: items are texts that are not empty")
+            for item in items:
+                if not isinstance(item, str) or not item:
+                    raise ConfigError("an item of a message has no name: items are texts that are not empty")
         if by == "predicate":
             function = self.function
             try:
@@ -135,21 +136,24 @@ class Conflicts(msgspec.Struct, frozen=True, array_like=True, dict=True):
             except Exception as error:
                 raise ConfigError(f"{self.title} fails for type {type_!r} and items {items!r}: {error}") from error
 
-    def validate_all(self, count: int, types: Sequence[str | None] | None, items: Sequence[Sequence[str] | None] | None) -> None:
+    def validate_all(self, count: int, types: Types | None, items: Items | None) -> None:
         """`validate` for so many messages, given as columns."""
         if count == 1:
-            self.validate(types[0] if types else None, items[0] if items else None)
-        elif self.by == "predicate" or (items is not None and self.by != "operation" and not _plain(items)):
-            for type_, some in zip(types or repeat(None, count), items or repeat(None, count), strict=False):
+            type_ = types.values[0] if types else None
+            if self.by != "operation" or (type_ is not None and type_ not in self.table):  # nothing else is to be looked at
+                self.validate(type_, items.values[0] if items else None)
+        elif self.by == "predicate" or (items is not None and self.by != "operation" and not _plain(items.values)):
+            columns = full(types, count) or repeat(None, count), full(items, count) or repeat(None, count)
+            for type_, some in dict.fromkeys(zip(*columns, strict=True)):
                 self.validate(type_, some)
         else:
             self.validate_types(types)
 
-    def validate_types(self, types: Sequence[str | None] | None) -> None:
+    def validate_types(self, types: Types | None) -> None:
         """Raise `ConfigError` if one of these types is not declared."""
-        if types and self.types:
+        if types is not None and self.types:
             table = self.table
-            for type_ in distinct(types):
+            for type_ in types.distinct:
                 if type_ is not None and type_ not in table:
                     raise unknown("message type", type_, table)
 
@@ -360,10 +364,8 @@ def _closed(table: Mapping[str, list[str]], types: tuple[str, ...]) -> tuple[Pai
     return tuple(sorted(pairs))
 
 
-def _plain(items: Sequence[Sequence[str] | None]) -> bool:
-    """Whether these are lists of named items, seen without a loop over them."""
-    if not set(map(type, items)) <= {list, tuple, type(None)}:
-        return False
+def _plain(items: Sequence[tuple[str, ...] | None]) -> bool:
+    """Whether all items are named, seen without a loop over them."""
     every = list(chain.from_iterable(filter(None, items)))
     return set(map(type, every)) <= {str} and "" not in every
 

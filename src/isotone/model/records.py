@@ -11,6 +11,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from isotone.model.columns import Items, Types
 from isotone.model.conflicts import Conflicts
 from isotone.model.ids import ProcessId, ViewId
 from isotone.model.view import Ordering, View
@@ -28,8 +29,7 @@ class Cast(msgspec.Struct, array_like=True, tag=1, gc=False):
     """Multicast within a view, covered by the flush. `seq` counts the sender's casts in the view from 1.
 
     `kind` and `stamp` belong to the orderer. A cast with payloads carries messages `number`, `number + 1`, …, or, if that is
-    0, something that is said about a switch. `types` and `items` are columns (`model.columns`): one entry per message, or one
-    for all.
+    0, something that is said about a switch. `types` and `items` describe them (`model.columns`).
     """
 
     seq: Annotated[int, msgspec.Meta(ge=1, lt=1 << 62)]
@@ -37,8 +37,8 @@ class Cast(msgspec.Struct, array_like=True, tag=1, gc=False):
     stamp: Stamp
     number: Count = 0
     payloads: list[bytes] = []
-    types: list[str | None] | None = None
-    items: list[list[str] | None] | None = None
+    types: Types | None = None
+    items: Items | None = None
 
 
 class Direct(msgspec.Struct, array_like=True, tag=2, gc=False):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from isotone.model.columns import Items, Types, described
 from isotone.model.conflicts import named
 from isotone.model.errors import Blocked, Closed, LocalProtocolError, RemoteProtocolError
 from isotone.model.events import Apart, Blockage, Ended, SlowMember, Suspicion, SwitchRefused, Upcall, ViewInstalled
@@ -104,9 +105,12 @@ class Endpoint:
             raise Closed(f"{self.process} has left the group")
         if self.blocked is not None:
             raise Blocked(self.blocked)
+        columns: tuple[Types | None, Items | None] = (None, None)
+        if payloads and (types is not None or items is not None):
+            columns = described(len(payloads), types, items)
         if self._conflicts is not None:
-            self._conflicts.validate_all(len(payloads), types, items)
-        accepted, size = self.pending.add(payloads, types, items)
+            self._conflicts.validate_all(len(payloads), *columns)
+        accepted, size = self.pending.add(payloads, *columns)
         if accepted and self.recorder is not None:
             self.recorder.submit(now, self.epoch.view.id if self.epoch else None, accepted, size)
         return accepted

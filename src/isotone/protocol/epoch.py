@@ -223,10 +223,10 @@ class Epoch:
     def _emit(self, sender: int, cast: Cast, position: tuple[int, ...] | None, level: Level) -> None:
         origin = self.view.members[sender]
         payloads = cast.payloads
-        types: Sequence[str | None] | None = cast.types
-        items: Sequence[list[str] | None] | None = cast.items
-        if types is not None or items is not None:
-            types, items = full(types, len(payloads)), full(items, len(payloads))
+        types: Sequence[str | None] | None = None
+        items: Sequence[tuple[str, ...] | None] | None = None
+        if cast.types is not None or cast.items is not None:
+            types, items = full(cast.types, len(payloads)), full(cast.items, len(payloads))
         self._upcall(DeliveryBatch(self.view, origin, cast.number, payloads, position, level, types, items))
         if self._recorder is not None:
             ordering = self.view.ordering
@@ -403,7 +403,7 @@ class Epoch:
             return False
         if cast.seq != self.held[sender] + 1:
             raise RemoteProtocolError(f"cast {cast.seq} of {self.view.members[sender]} follows {self.held[sender]}")
-        if self._conflicts is not None:
+        if self._conflicts is not None and not self.orderer.looks:
             self._check_described(sender, cast)
         if cast.kind > KINDS:
             self.begin_switching()

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from isotone.model.columns import copied
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import Blocked, Closed, LocalProtocolError
 
@@ -77,9 +78,10 @@ class Outgoing:
         size = len(payload)
         if size > self._payload_bytes:
             raise self._too_long(size)
-        if self._conflicts is not None:  # here, since the caller is not there any more when the buffer is handed on
+        if type is not None or items is not None:  # here, since the caller is not there any more when the buffer is handed on
+            items = copied(type, items)
+        if self._conflicts is not None:
             self._conflicts.validate(type, items)
-            items = None if items is None else tuple(items)
         buffer = self.buffer
         buffer.append(payload)
         if type is not None or items is not None or self._types is not None:

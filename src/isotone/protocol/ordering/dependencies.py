@@ -51,3 +51,17 @@ class Dependencies:
         for i in range(start, len(stamp), 2):
             if not 0 <= stamp[i] < count:
                 raise RemoteProtocolError(f"a cast depends on rank {stamp[i]} of {count}")
+
+    def met(self, stamp: Sequence[int], start: int) -> bool:
+        """`check` and `satisfied` in one call."""
+        delivered, met = self.delivered, True
+        count = len(delivered)
+        if (len(stamp) - start) % 2:
+            self.check(stamp, start)
+        for i in range(start, len(stamp), 2):
+            other = stamp[i]
+            if not 0 <= other < count:
+                self.check(stamp, start)
+            elif delivered[other] < stamp[i + 1]:
+                met = False
+        return met

@@ -15,6 +15,7 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
+from isotone.model.columns import Items, Types
 from isotone.model.errors import ConfigError, RemoteProtocolError, unknown
 from isotone.model.records import Cast, Direct
 from isotone.model.settings import Timing
@@ -22,11 +23,11 @@ from isotone.model.view import View
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Messages submitted together; they travel and are ordered as one unit. `types` and `items` are columns (`model.columns`)."""
+    """Messages submitted together; they travel and are ordered as one unit. `types` and `items` describe them."""
 
     payloads: list[bytes]
-    types: list[str | None] | None
-    items: list[list[str] | None] | None
+    types: Types | None
+    items: Items | None
     size: int
     number: int | None = None
     """The number of the first message if it has one already; 0 for what is no message of the application."""

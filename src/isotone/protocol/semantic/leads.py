@@ -113,9 +113,11 @@ class Leader:
         self._appeared = appeared
         self._numbers = appeared[rank]
         self._own: dict[Shape, _Use] = {}  # the last one used is last
+        self._latest: Shape | None = None  # that one
         self._index = Nearby(shapes)  # of the own ones
         self._found: dict[Shape, tuple[list[_Use], bool]] = {}  # own uses in conflict with a shape; whether the lead covers it
         self._counts = Counts()
+        self.stirred = False  # whether one of these may be true: wanted, used, truce_wanted, truce_used
         self.wanted = False  # a lead would have covered a cast, or was jumped over and is worth it
         self._spared = 0  # casts covered since the lead was last jumped over
         self.used = False  # whether there were any since it was announced
@@ -130,51 +132,46 @@ class Leader:
         if found is None:
             if len(self._found) >= _KNOWN_MAX:
                 self._found.clear()
-            found = [self._own[one] for one in self._index.conflicting(shape)], self.lead.covers(shape)
+            found = [self._own[one] for one in self._index.conflicting(shape)], self.lead.end > 0 and self.lead.covers(shape)
             self._found[shape] = found
         against, covered = found
         worth, patience = not (shape.wild and self._shapes.frees), self.patience
         for use in against:
             use.passed += 1
-            worth = worth and use.rare(patience)
+            if worth and use.passed < patience:  # few are rare before so many have passed
+                worth = use.usual >= 12 * patience
+            elif worth:
+                worth = use.rare(patience)
         count = 0
         if worth or self._counts.last or self.truce.names:
             name = sender, self._appeared[sender].find(shape)
             count = self._counts.see(name, worth)
             if ts <= self.truce.end and name in self.truce.names:
-                self.truce_used = True
+                self.truce_used = self.stirred = True
                 return True
         if covered and ts <= self.lead.end:
             self._spared += 1
-            self.used = True
+            self.used = self.stirred = True
             return True
         if worth:
             if not self._wait:
-                self.wanted = True
+                self.wanted = self.stirred = True
             else:
                 self._wait -= 1
-                self.truce_wanted = self.truce_wanted or count >= patience
+                if count >= patience:
+                    self.truce_wanted = self.stirred = True
         return False
 
     def stamp(self, shape: Shape, ts: int) -> int:
         """The timestamp for an own cast of this shape: `ts`, or the first one beyond the promises that it would break."""
         if shape.free:
             return ts
-        use = self._own.pop(shape, None)
-        if ts > self.lead.end and (use is None or use.rare(self.patience)):
+        lead, use = self.lead, self._own.get(shape)
+        if ts > lead.end and (use is None or use.rare(self.patience)):
             self._wait = self._trial  # a lead would be jumped over
-        if use is None:
-            use = _Use()
-            self._index.add(shape)
-            self._found.clear()
+        if use is None or shape is not self._latest:
+            use = self._last(shape, use)
         use.again(self.patience)
-        self._own[shape] = use
-        if len(self._own) > _KNOWN_MAX:
-            oldest = next(iter(self._own))
-            del self._own[oldest]
-            self._index.remove(oldest)
-            self._found.clear()
-        lead = self.lead
         if ts <= lead.end and shape not in lead.shapes:
             self._jump(shape)
             ts = lead.end + 1
@@ -182,8 +179,26 @@ class Leader:
             ts = self.truce.end + 1
         return ts
 
+    def _last(self, shape: Shape, use: _Use | None) -> _Use:
+        """Another shape is the last one that was sent."""
+        self._latest = shape
+        if use is None:
+            use = _Use()
+            self._index.add(shape)
+            self._found.clear()
+        else:
+            del self._own[shape]
+        self._own[shape] = use
+        if len(self._own) > _KNOWN_MAX:
+            oldest = next(iter(self._own))
+            del self._own[oldest]
+            self._index.remove(oldest)
+            self._found.clear()
+        return use
+
     def _jump(self, shape: Shape) -> None:
         """The lead is jumped over: whether the next one is worth while, or a truce that need not be jumped over."""
+        self.stirred = True
         spared = [other for site, number in self._counts.usual(self.patience) if (other := self._appeared[site].shape(number))]
         if spared and not any(self._shapes.conflict(shape, other) for other in spared):
             self.truce_wanted = True
@@ -234,22 +249,22 @@ class Leader:
 class _Use:
     """How often a shape of the own casts is sent, measured in conflicting casts of others."""
 
-    __slots__ = ("_gaps", "_usual", "passed")
+    __slots__ = ("_gaps", "passed", "usual")
 
     def __init__(self) -> None:
         self.passed = 0  # since it was last sent
         self._gaps = -1  # so many are known, between two sends
-        self._usual = 0  # their mean, later that of the last ones; eight times
+        self.usual = 0  # their mean, later that of the last ones; eight times
 
     def rare(self, patience: int) -> bool:
         """Whether it is better left out of the repertoire: it usually comes seldom, or has ceased."""
-        if self._usual >= 12 * patience:
+        if self.usual >= 12 * patience:
             return True
-        return self.passed >= patience and self.passed >= self._usual
+        return self.passed >= patience and self.passed >= self.usual
 
     def again(self, patience: int) -> None:
         """It is sent."""
         self._gaps = min(self._gaps + 1, 8)
         if self._gaps:
-            self._usual += (8 * min(self.passed, 8 * patience) - self._usual) // self._gaps
+            self.usual += (8 * min(self.passed, 8 * patience) - self.usual) // self._gaps
         self.passed = 0

@@ -55,7 +55,9 @@ class Nearby:
 
     def conflicting(self, shape: Shape) -> list[Shape]:
         """Those that conflict with a shape."""
-        conflict = self._conflict
+        items, conflict = shape.items, self._conflict
+        if items is not None and len(items) == 1 and not self._vague and items[0] not in self._by_item:
+            return []
         return [one for one in self._near(shape) if conflict(shape, one)]
 
     def clear_of(self, shape: Shape) -> bool:
@@ -69,6 +71,8 @@ class Nearby:
             return self._all
         if not self._by_item:
             return self._vague
+        if len(items) == 1 and not self._vague:
+            return self._by_item.get(items[0], {})
         near = dict(self._vague)
         for item in items:
             near |= self._by_item.get(item, {})

@@ -14,19 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import compress, repeat
-from typing import TypeAlias, TypeVar
-from weakref import WeakValueDictionary
+from typing import TypeAlias
+from weakref import ref
 
-from isotone.model.columns import brief, full
+from isotone.model.columns import CODED_MAX, Items, Types, full
 from isotone.model.conflicts import Conflicts
 from isotone.model.records import Cast
 from isotone.protocol.ordering.orderer import Batch
 
 Description: TypeAlias = tuple[str | None, tuple[str, ...] | None]
 """A type and items; null where the relation does not look."""
-
-T = TypeVar("T")
-Column: TypeAlias = Sequence[T] | None
 
 DESCRIPTIONS_MAX = 4
 PARTS_MAX = 4
@@ -68,7 +65,7 @@ class Shapes:
         self._table = relation.table if relation is not None else {}
         self._always = {one for one, _ in relation.always} if relation is not None else set()
         self.frees = not all(self._table.values())  # whether there are types that conflict with nothing
-        self._shapes: WeakValueDictionary[Hashable, Shape] = WeakValueDictionary()
+        self._shapes: dict[Hashable, ref[Shape]] = {}  # by their descriptions; a type and items, if there is one
         self._plain: dict[str | None, Shape] = {}  # those of one type alone; the relation bounds their number
         self._serial = 0
         self.whole = Shape(0, (), None, False, True)
@@ -81,24 +78,30 @@ class Shapes:
         """The shape of a cast. `ConfigError` if a message is none of this relation."""
         return self.of(len(cast.payloads), cast.types, cast.items) if cast.number else self.whole
 
-    def of(self, count: int, types: Column[str | None], items: Column[Sequence[str] | None]) -> Shape:
+    def of(self, count: int, types: Types | None, items: Items | None) -> Shape:
         """The shape of `count` messages. `ConfigError` if one is none of this relation."""
-        if types is not None and len(types) == 1 and not self._itemised:
-            shape = self._plain.get(types[0])
-            if shape is not None:
+        if not self._itemised:
+            if types is not None and len(types.values) == 1 and (shape := self._plain.get(types.values[0])) is not None:
                 return shape
+        elif items is not None and len(items.values) == 1 and (types is None or not self._typed):
+            touched = items.values[0]
+            known = self._shapes.get((None, touched))
+            if known is not None and (shape := known()) is not None:
+                return shape
+            if not self._typed and touched is not None and len(touched) == 1 and touched[0]:  # most are like this
+                return self._new((None, touched), ((None, touched),), touched, False, False)
         if self.relation is None:
             return self.whole
         types, items = types if self._typed else None, items if self._itemised else None
-        if items is not None and len(items) > 1:
+        if items is not None and len(items.values) > 1:
             if count > _LOOKED_AT_MAX:
                 self.relation.validate_types(types)
                 return self.whole
-            return self._shape(zip(full(types, count) or repeat(None), items, strict=False))
-        touched = items[0] if items else None
-        if types is not None and len(types) > 1:
-            return self._shape([(type_, touched) for type_ in dict.fromkeys(types)])
-        return self._one(types[0] if types else None, touched)
+            return self._shape(zip(full(types, count) or repeat(None), full(items, count) or (), strict=False))
+        touched = items.values[0] if items else None
+        if types is not None and len(types.values) > 1:
+            return self._shape([(type_, touched) for type_ in types.distinct])
+        return self._one(types.values[0] if types else None, touched)
 
     def conflict(self, one: Shape, two: Shape) -> bool:
         """Whether casts of these shapes must keep their order."""
@@ -120,31 +123,29 @@ class Shapes:
         if self.relation is None or batch.number is not None:
             return [batch]
         types, items = batch.types if self._typed else None, batch.items if self._itemised else None
-        if (types is None or len(types) == 1) and (items is None or len(items) == 1):
+        mixed = items is not None and len(items.values) > 1
+        if not mixed and (types is None or len(types.values) == 1):
             return [batch]
         if count > _LOOKED_AT_MAX:
-            if types is None or (items is not None and len(items) > 1):
+            if mixed or types is None or not 1 < len(types.values) <= DESCRIPTIONS_MAX:
                 return [batch]
-            kinds = dict.fromkeys(types)
-            if not 1 < len(kinds) <= DESCRIPTIONS_MAX:
-                return [batch]
-            shapes = {type_: self._one(type_, items[0] if items else None) for type_ in kinds}
-            groups = self._groups(list(shapes.values()))
+            shapes = [self._one(type_, items.values[0] if items else None) for type_ in types.values]
+            groups = self._groups(list(shapes))
             if not 1 < len(groups) <= PARTS_MAX:
                 return [batch]
-            chosen = ({type_ for type_, shape in shapes.items() if shape in group} for group in groups)
-            return [self._part(batch, list(map(some.__contains__, types))) for some in chosen]
-        columns = full(types, count) or repeat(None), full(items, count) or repeat(None, count)
-        described = [self._one(type_, touched) for type_, touched in zip(*columns, strict=False)]
-        if len(set(described)) == 1:
+            return self._parted(batch, types, [[code for code, shape in enumerate(shapes) if shape in group] for group in groups])
+        columns = full(types, count) or repeat(None, count), full(items, count) or repeat(None, count)
+        described = [self._one(type_, touched) for type_, touched in zip(*columns, strict=True)]
+        kinds = dict.fromkeys(described)
+        if len(kinds) == 1:
             return [batch]
         runs = self._runs(described)
         if len(runs) <= PARTS_MAX:
-            return [self._part(batch, [index in run for index in range(count)]) for run in runs]
-        groups = self._groups(list(dict.fromkeys(described)))
+            return [self._part(batch, bytes(index in run for index in range(count))) for run in runs]
+        groups = self._groups(list(kinds))
         if not 1 < len(groups) <= PARTS_MAX:
             return [batch]
-        return [self._part(batch, [shape in group for shape in described]) for group in groups]
+        return [self._part(batch, bytes(map(group.__contains__, described))) for group in groups]
 
     def _runs(self, shapes: Sequence[Shape]) -> list[set[int]]:
         """Messages by shape; one joins an earlier part of its shape unless it conflicts with a part after that."""
@@ -175,10 +176,24 @@ class Shapes:
             groups.append(group)
         return groups
 
-    def _part(self, batch: Batch, mask: list[bool]) -> Batch:
+    def _parted(self, batch: Batch, types: Types, parts: list[list[int]]) -> list[Batch]:
+        """A large batch parted by the codes of its types."""
+        found: list[Batch] = []
+        left = batch.size
+        for chosen in parts:
+            table = bytearray(CODED_MAX)
+            for code in chosen:
+                table[code] = 1
+            mask = types.codes.translate(table)
+            payloads = list(compress(batch.payloads, mask))
+            size = sum(map(len, payloads)) if len(found) + 1 < len(parts) else left
+            left -= size
+            found.append(Batch(payloads, types.only(chosen), batch.items and batch.items.select(mask), size))
+        return found
+
+    def _part(self, batch: Batch, mask: bytes) -> Batch:
         payloads = list(compress(batch.payloads, mask))
-        types = batch.types if batch.types is None or len(batch.types) == 1 else brief(list(compress(batch.types, mask)))
-        items = batch.items if batch.items is None or len(batch.items) == 1 else brief(list(compress(batch.items, mask)))
+        types, items = batch.types and batch.types.select(mask), batch.items and batch.items.select(mask)
         return Batch(payloads, types, items, sum(map(len, payloads)))
 
     def _tuple(self, items: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -193,21 +208,34 @@ class Shapes:
             if shape is None:
                 shape = self._plain[type_] = self._shape(((type_, None),))
             return shape
-        return self._shapes.get((type_, self._tuple(items))) or self._shape(((type_, items),))
+        description = type_, self._tuple(items)
+        return self._known(description, (description,))
 
     def _shape(self, described: Iterable[tuple[str | None, Sequence[str] | None]]) -> Shape:
-        descriptions = {
+        descriptions = tuple({
             (type_ if self._typed else None, self._tuple(items) if self._itemised else None): None for type_, items in described
-        }
+        })  # fmt: skip
         if len(descriptions) > DESCRIPTIONS_MAX:
             self._validate(descriptions)
             return self.whole
-        key: Hashable = next(iter(descriptions)) if len(descriptions) == 1 else frozenset(descriptions)
-        shape = self._shapes.get(key)
+        return self._known(descriptions[0] if len(descriptions) == 1 else frozenset(descriptions), descriptions)
+
+    def _known(self, key: Hashable, descriptions: tuple[Description, ...]) -> Shape:
+        """The one shape of these descriptions."""
+        known = self._shapes.get(key)
+        shape = known() if known is not None else None
         if shape is None:
             self._validate(descriptions)
-            self._serial += 1
-            shape = self._shapes[key] = Shape(self._serial, tuple(descriptions), *self._nature(descriptions))
+            shape = self._new(key, descriptions, *self._nature(descriptions))
+        return shape
+
+    def _new(
+        self, key: Hashable, descriptions: tuple[Description, ...], items: tuple[str, ...] | None, free: bool, wild: bool
+    ) -> Shape:
+        self._serial += 1
+        shape = Shape(self._serial, descriptions, items, free, wild)
+        forget = self._shapes.pop
+        self._shapes[key] = ref(shape, lambda _: forget(key, None))
         return shape
 
     def _validate(self, descriptions: Iterable[Description]) -> None:

@@ -32,7 +32,6 @@ holds a cast that was delivered as safe must be able to deliver it. Positions ne
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import deque
 from collections.abc import Sequence
 
@@ -43,9 +42,9 @@ from isotone.protocol.ordering.clocks import ACK, Clocked
 from isotone.protocol.ordering.dependencies import Dependencies
 from isotone.protocol.ordering.orderer import Batch, Evidence, Outbox
 from isotone.protocol.semantic.leads import Lead, Leader, Numbers
-from isotone.protocol.semantic.nearby import Nearby
 from isotone.protocol.semantic.shapes import Shape, Shapes
 from isotone.protocol.semantic.truces import NAMES_MAX, Truce
+from isotone.protocol.semantic.waiting import Entry, Queue, Queues
 
 _MESSAGES = 0
 _LEAD = 2
@@ -53,21 +52,8 @@ _TRUCE = 3
 CONTESTED = 512
 """After a cast that needs an acknowledgement, so many others get one too."""
 _PATIENCE = 3
-_ROOM = 32
 BLOCK = 32
 """A block has so many bits of timestamps."""
-
-
-class Waiting:
-    """The undelivered casts of one shape: key, site and cast, sorted. It stays for a while when there are none."""
-
-    __slots__ = ("entries", "ordered", "rivals", "shape")
-
-    def __init__(self, shape: Shape, ordered: bool) -> None:
-        self.shape = shape
-        self.ordered = ordered  # they conflict with each other
-        self.entries: list[tuple[int, int, Cast]] = []
-        self.rivals: dict[Shape, Waiting] = {}  # of other shapes that conflict with this one
 
 
 class SemanticTotal(Clocked):
@@ -80,6 +66,10 @@ class SemanticTotal(Clocked):
     semantic = True
     looks = True
     packets = {ACK: "ack", _LEAD: "lead", _TRUCE: "truce"}  # noqa: RUF012
+    __slots__ = (  # they lie close together: a turn in a quiet group finds them cold
+        "appeared", "contested", "crowd", "gated", "horizon", "known", "late", "lead_keys", "leader", "leads", "lone", "news",
+        "past", "promised", "queues", "ready", "received", "shapes", "tame", "truce_keys", "truces", "undelivered", "unready",
+    )  # fmt: skip
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         super().__init__(outbox, view, rank, seed)
@@ -89,12 +79,11 @@ class SemanticTotal(Clocked):
         self.ready = [0] * self.count  # (a) holds for so many casts of each site
         self.unready: list[deque[Cast]] = [deque() for _ in range(self.count)]
         self.late = 0  # so many are in these queues
-        self.waiting: dict[Shape, Waiting] = {}
-        self.room = _ROOM  # with more of them, those without casts are forgotten
-        self.nearby = Nearby(self.shapes)  # the shapes of these
         self.undelivered = 0
-        self.horizon = 0  # up to where everything is delivered that can be …
-        self.news = False  # … unless something came since
+        self.lone: Entry | None = None  # the only one; if there are more, all are in the queues
+        self.queues = Queues(self.shapes)
+        self.horizon = 0  # every site's clock is past the keys below this, and up to it everything is delivered that can be …
+        self.news = True  # … unless something came since
         self.crowd = 0  # the mean of that over the last turns, times 32
         self.tame = [self.shapes.frees] * self.count
         self.appeared = [Numbers() for _ in range(self.count)]
@@ -119,7 +108,8 @@ class SemanticTotal(Clocked):
 
     def _send(self, batch: Batch) -> None:
         rank = self.rank
-        shape = self.shapes.of_batch(batch)
+        shapes = self.shapes
+        shape = shapes.whole if batch.number == 0 else shapes.of(len(batch.payloads), batch.types, batch.items)
         ts = next_ts = self.lcv[rank] + 1
         if shape.wild and self.tame[rank]:
             ts = (self.lcv[rank] >> BLOCK) + 1 << BLOCK
@@ -133,26 +123,32 @@ class SemanticTotal(Clocked):
         self._queue(rank, cast, shape)
 
     def turn(self, now: int) -> None:
-        """Deliver what can be; say at most one thing: a lead, which tells the clock too, or an acknowledgement that is owed."""
-        if self.undelivered:
+        """Deliver what can be; say at most one thing: a lead, which tells the clock too, or an acknowledgement that is owed.
+
+        Few calls: in a quiet group every function that a turn finds cold costs as much as its work.
+        """
+        if self.news and self.undelivered:
             self._advance()
-        mean = self.crowd >> 5
-        self.crowd += self.undelivered - mean
-        leader, clock = self.leader, self.lcv[self.rank]
-        leader.patience = max(_PATIENCE * self.count, mean >> 1)  # a jump holds up what is under way
-        if leader.wanted or leader.used or leader.truce_wanted or leader.truce_used:
+        leader, clock, mean = self.leader, self.lcv[self.rank], self.crowd >> 5
+        if self.undelivered or mean:
+            self.crowd += self.undelivered - mean
+            if mean > 1:
+                leader.patience = max(_PATIENCE * self.count, mean >> 1)  # a jump holds up what is under way
+        if leader.stirred:
             self._consider(clock)
         if self.mrmt < self.must:
             self._say("acks")
-        if self.mrmt < clock or self.catch_up_at is not None:
+        if (self.contested and self.mrmt < clock) or self.catch_up_at is not None:
             self._plan_catching_up(self.contested > 0, now)
 
     def _consider(self, clock: int) -> None:
         """Promise something if that is worth while."""
-        if self.leader.due(clock) and (lead := self.leader.announce(clock)) is not None:
+        leader = self.leader
+        if leader.due(clock) and (lead := leader.announce(clock)) is not None:
             self._promise(_LEAD, lead, "leads")
-        elif self.leader.truce_due(clock) and (truce := self.leader.announce_truce(clock)) is not None:
+        elif leader.truce_due(clock) and (truce := leader.announce_truce(clock)) is not None:
             self._promise(_TRUCE, truce, "truces")
+        leader.stirred = leader.wanted or leader.used or leader.truce_wanted or leader.truce_used
 
     def _promise(self, kind: int, what: list[int], note: str) -> None:
         self.mrmt = self.lcv[self.rank]
@@ -163,72 +159,78 @@ class SemanticTotal(Clocked):
     # Receiving
 
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
-        shapes = self._check(sender, casts)
-        rank, lcv, received, unready = self.rank, self.lcv, self.received, self.unready[sender]
-        lead, truce = self.leader.lead, self.leader.truce
-        for cast, shape in zip(casts, shapes, strict=True):
-            ts = cast.stamp[0]
+        lcv, last, tame = self.lcv, self.lcv[sender], self.tame[sender]
+        if len(casts) > 1:  # all or none of them
+            for cast in casts:
+                shape = self._check(sender, cast, last, tame)
+                self.received.check(cast.stamp, 1)
+                last, tame = cast.stamp[0], tame and not shape.wild
+            for cast in casts:
+                self.accept(sender, (cast,), now)
+            return
+        cast = casts[0]
+        shape = self._check(sender, cast, last, tame)
+        met = len(cast.stamp) == 1 or self.received.met(cast.stamp, 1)
+        rank, unready, ts = self.rank, self.unready[sender], cast.stamp[0]
+        if shape.free:
+            covered = self.tame[rank] and ts >> BLOCK <= self.mrmt >> BLOCK
+        else:
+            covered = self.leader.covers(shape, ts, sender)
+        if not covered or self.contested:
             needed = ts - 1 if sender < rank else ts  # Definition 10
-            if shape.free:
-                covered = self.tame[rank] and ts >> BLOCK <= self.mrmt >> BLOCK
-            else:
-                covered = self.leader.covers(shape, ts, sender)
-            if not covered:
-                self.must = max(self.must, needed)
-                if not (lcv[rank] < lead.end < ts or lcv[rank] < truce.end < ts):  # it has not jumped
-                    self.contested = CONTESTED
-            elif self.contested:
+            if needed > self.must:
+                self.must = needed
+            if covered:
                 self.contested -= 1
-                self.must = max(self.must, needed)
-            lcv[sender] = ts
-            self.next_keys[sender] = (ts + 1) * self.count + sender
-            if ts > lcv[rank]:
-                self._clock(rank, ts)  # UR2
-            received.delivered[sender] = cast.seq
-            if not unready and received.satisfied(cast.stamp, 1):
-                self.ready[sender] = cast.seq
-            else:
-                unready.append(cast)
-                self.late += 1
-            self._queue(sender, cast, shape)
+            elif not (lcv[rank] < self.leader.lead.end < ts or lcv[rank] < self.leader.truce.end < ts):  # it has not jumped
+                self.contested = CONTESTED
+        lcv[sender] = ts
+        self.next_keys[sender] = (ts + 1) * self.count + sender
+        if ts > lcv[rank]:  # UR2
+            lcv[rank] = ts
+            self.next_keys[rank] = (ts + 1) * self.count + rank
+        self.received.delivered[sender] = cast.seq
+        if met and not unready:
+            self.ready[sender] = cast.seq
+        else:
+            unready.append(cast)
+            self.late += 1
+        self._queue(sender, cast, shape)
 
-    def _check(self, sender: int, casts: Sequence[Cast]) -> list[Shape]:
-        """The shapes of casts that keep their sender's promises; `RemoteProtocolError` otherwise."""
-        last, lead, truce, tame = self.lcv[sender], self.leads[sender], self.truces[sender], self.tame[sender]
-        shapes: list[Shape] = []
-        for cast in casts:
-            stamp = cast.stamp
-            if not stamp or stamp[0] <= last:
-                raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {stamp[:1]} after {last}")
-            if len(stamp) > 1:
-                self.received.check(stamp, 1)
-            try:
-                shape = self.shapes.of_cast(cast)
-            except ConfigError as error:
-                raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
-            if shape.wild and tame:
-                if stamp[0] >> BLOCK <= last >> BLOCK:
-                    raise RemoteProtocolError(f"rank {sender} sends its first wild cast at {stamp[0]}, in the block of {last}")
-                tame = False
-            last = stamp[0]
-            if last <= lead.end and shape not in lead.shapes and not shape.free:
-                raise RemoteProtocolError(f"rank {sender} has promised up to {lead.end} what it breaks at {last}")
-            if last <= truce.end and not truce.permits(shape):
-                raise RemoteProtocolError(f"rank {sender} has promised to spare up to {truce.end} what it meets at {last}")
-            shapes.append(shape)
-        return shapes
+    def _check(self, sender: int, cast: Cast, last: int, tame: bool) -> Shape:
+        """The shape of a cast that keeps its sender's promises and follows the timestamp `last`; else `RemoteProtocolError`."""
+        stamp = cast.stamp
+        if not stamp or stamp[0] <= last:
+            raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {stamp[:1]} after {last}")
+        try:
+            shape = self.shapes.of(len(cast.payloads), cast.types, cast.items) if cast.number else self.shapes.whole
+        except ConfigError as error:
+            raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
+        ts = stamp[0]
+        if shape.wild and tame and ts >> BLOCK <= last >> BLOCK:
+            raise RemoteProtocolError(f"rank {sender} sends its first wild cast at {ts}, in the block of {last}")
+        if self.promised:
+            lead, truce = self.leads[sender], self.truces[sender]
+            if ts <= lead.end and shape not in lead.shapes and not shape.free:
+                raise RemoteProtocolError(f"rank {sender} has promised up to {lead.end} what it breaks at {ts}")
+            if ts <= truce.end and not truce.permits(shape):
+                raise RemoteProtocolError(f"rank {sender} has promised to spare up to {truce.end} what it meets at {ts}")
+        return shape
 
     def direct(self, sender: int, record: Direct, now: int) -> None:
         stamp = record.stamp
-        if record.kind not in self.packets or not stamp or stamp[0] < self.lcv[sender]:
+        if not stamp or stamp[0] < self.lcv[sender]:
             raise RemoteProtocolError(f"malformed acknowledgement from rank {sender}")
         if record.kind == _LEAD:
             self._follow(sender, stamp)
         elif record.kind == _TRUCE:
             self._agree(sender, stamp)
-        elif len(stamp) != 1:
+        elif record.kind != ACK or len(stamp) != 1:
             raise RemoteProtocolError(f"malformed acknowledgement from rank {sender}")
-        self._clock(sender, stamp[0])
+        self.lcv[sender] = stamp[0]
+        if self.promised or self.next_keys[sender] == self.horizon:  # or others hold up what waits
+            self.news = True
+        self.next_keys[sender] = (stamp[0] + 1) * self.count + sender
 
     def _follow(self, sender: int, stamp: list[int]) -> None:
         """Another site leads."""
@@ -263,7 +265,8 @@ class SemanticTotal(Clocked):
             number = numbers.see(shape)
             if number:
                 for truce in self.truces:
-                    truce.appears((sender, number), shape)
+                    if truce.names:
+                        truce.appears((sender, number), shape)
                 if (sender, numbers.forgotten) in self.leader.truce.names:
                     self.must = max(self.must, self.lcv[self.rank])  # who gets the truce only now does not find it
         if self.gated:
@@ -271,42 +274,48 @@ class SemanticTotal(Clocked):
             for i in range(1, len(cast.stamp), 2):
                 known[cast.stamp[i]] = cast.stamp[i + 1]
             self.past[sender, cast.seq] = tuple(value for pair in enumerate(known) if pair[1] for value in pair)
-        one = self.waiting.get(shape) or self._enter(shape)
-        self.undelivered += 1
         self.news = True
-        insort(one.entries, (cast.stamp[0] * self.count + sender, sender, cast))
+        entry = cast.stamp[0] * self.count + sender, sender, cast, shape
+        self.undelivered += 1
+        if self.undelivered == 1:
+            self.lone = entry
+            if shape not in self.queues.of:  # the order of the queues is that in which shapes come
+                self.queues.enter(shape)
+            return
+        if self.lone is not None:
+            self._line_up()
+        self.queues.put(entry)
 
-    def _enter(self, shape: Shape) -> Waiting:
-        """A shape of which nothing waits."""
-        if len(self.waiting) >= self.room:
-            self._forget()
-        one = self.waiting[shape] = Waiting(shape, self.shapes.conflict(shape, shape))
-        for other in self.nearby.conflicting(shape):
-            rival = one.rivals[other] = self.waiting[other]
-            rival.rivals[shape] = one
-        self.nearby.add(shape)
-        return one
-
-    def _forget(self) -> None:
-        """Leave out the shapes of which nothing waits."""
-        for one in [one for one in self.waiting.values() if not one.entries]:
-            del self.waiting[one.shape]
-            self.nearby.remove(one.shape)
-            for rival in one.rivals.values():
-                del rival.rivals[one.shape]
-        self.room = _ROOM + 2 * len(self.waiting)
+    def _line_up(self) -> None:
+        """The cast that was alone is so no more."""
+        if self.lone is not None:
+            self.queues.put(self.lone)
+            self.lone = None
 
     # Delivering
 
     def _advance(self) -> None:
-        past = min(self.next_keys)  # every site's clock is past the keys below
+        self.horizon = past = min(self.next_keys)
         best = min(map(max, self.next_keys, self.lead_keys, self.truce_keys)) if self.promised else past  # promises end there
-        if best == past == self.horizon and not self.news:
-            return  # nothing has come, and no lead: the horizon is all that counts
-        self.horizon, self.news = past, False
+        self.news = False
         if self.late:
             self._find_ready()
-        work = list(self.waiting.values())
+        if self.lone is None:
+            self._advance_all(past, best)
+            return
+        key, sender, cast, shape = self.lone
+        if shape.free:
+            self.news = True  # the horizon is not all that counts
+        if shape.free and False not in self.tame and cast.stamp[0] >> BLOCK <= min(self.lcv) >> BLOCK:
+            past = key + 1  # (c) holds for all sites
+        elif shape.free or key < best != past:
+            past = self._limit(shape)
+        if key < past and cast.seq <= self.ready[sender]:
+            self.lone = None
+            self._deliver(sender, cast)
+
+    def _advance_all(self, past: int, best: int) -> None:
+        work = list(self.queues.of.values())
         while work:
             one = work.pop()
             shape, entries = one.shape, one.entries
@@ -343,17 +352,17 @@ class SemanticTotal(Clocked):
             limit = min(limit, key)
         return limit
 
-    def _release(self, one: Waiting, limit: int) -> bool:
+    def _release(self, one: Queue, limit: int) -> bool:
         """Deliver the ready casts of a shape below a key; in their order if they conflict with each other."""
-        kept: list[tuple[int, int, Cast]] = []
+        kept: list[Entry] = []
         done = 0
         for entry in one.entries:
-            key, sender, cast = entry
+            key, sender, cast, _ = entry
             if key >= limit:
                 break
             if cast.seq <= self.ready[sender]:
                 self._deliver(sender, cast)
-            elif one.ordered:
+            elif self.shapes.conflict(one.shape, one.shape):
                 break
             else:
                 kept.append(entry)
@@ -368,8 +377,9 @@ class SemanticTotal(Clocked):
 
     def conclude(self, present: frozenset[int], now: int) -> list[Cast]:
         self._find_ready()
-        for _, sender, cast in sorted(entry for one in self.waiting.values() for entry in one.entries):
+        self._line_up()
+        for _, sender, cast, _ in sorted(entry for one in self.queues.of.values() for entry in one.entries):
             if cast.seq <= self.ready[sender]:
                 self._deliver(sender, cast)
-        self.waiting.clear()
+        self.queues.of.clear()
         return []
