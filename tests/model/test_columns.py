@@ -79,7 +79,7 @@ def test_one_text_is_no_list_of_items(wrong: Any) -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_types_and_items_are_texts(count: int) -> None:
-    for wrong in (3, b"x"):
+    for wrong in (3, b"x", ["x"]):
         said: list[Any] = ["x", wrong][-count:]
         with pytest.raises(ConfigError, match=r"the type of a message is .*: must be a text"):
             described(count, said, None)

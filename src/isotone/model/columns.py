@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 CODED_MAX = 256
 _CODES = bytes(range(CODED_MAX))
+_TEXTS = {str, type(None)}
 
 
 class Column(msgspec.Struct, Generic[T], array_like=True, frozen=True, gc=False):
@@ -126,10 +127,10 @@ def described(
     if count == 1:
         items_copied = copied(types[0] if types else None, items[0] if items else None)
         return None if types is None else Column([types[0]]), None if items is None else Column([items_copied])
-    kinds = None if types is None else column(types)
-    for type_ in kinds.values if kinds is not None else ():
-        copied(type_, None)
-    return kinds, None if items is None else _items(items)
+    if types is not None and not set(map(type, types)) <= _TEXTS:
+        for type_ in types:
+            copied(type_, None)
+    return None if types is None else column(types), None if items is None else _items(items)
 
 
 def copied(type_: str | None, items: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -148,7 +149,7 @@ def copied(type_: str | None, items: Sequence[str] | None) -> tuple[str, ...] | 
 
 def _items(entries: Sequence[Sequence[str] | None]) -> Items:
     if set(map(type, entries)) <= {list, tuple}:
-        with suppress(ValueError):  # most messages touch one item
+        with suppress(ValueError, TypeError):  # most messages touch one item
             words = column([word for (word,) in entries])  # type: ignore[misc]  # None is none of these
             return Column([copied(None, (word,)) for word in words.values], words.codes)
     return column([copied(None, one) for one in entries])
