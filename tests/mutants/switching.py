@@ -395,7 +395,7 @@ SWITCHING_MUTANTS = [
     ),
     Mutant("second_copy_numbered", second_copy_numbered, ("reliable_fifo", "switching", "validity"), ALL),
     Mutant("not_sent_again", not_sent_again, ("switching", "validity"), ALL, first=31),
-    Mutant("unsure_stays", unsure_stays, ORDER, ALL),
+    Mutant("unsure_stays", unsure_stays, ORDER, ALL, first=450),
     Mutant("known_is_cut", known_is_cut, ORDER, ALL, first=9),
 ]
 
