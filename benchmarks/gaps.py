@@ -1,8 +1,9 @@
 """What commuting messages gain behind a gap: `fifo` and `causal` against their semantic forms, simulated, with loss.
 
 Five members, one-way delay 5 ms, each member sends on an item at random every 20 ms on the mean (Poisson) for 20 s,
-5 % of the packets are lost, and are sent again when they are missed, or after 50 ms. Latency is from send to delivery: at the four others, and at the
-sender, which in `semantic_causal` may have to wait too. Run: `python benchmarks/gaps.py`; the same on every machine.
+5 % of the packets are lost, and are sent again when they are missed, or after 50 ms. Latency is from send to delivery: at the
+four others, and at the sender, which in `semantic_causal` may have to wait too. Run: `python benchmarks/gaps.py`; the same on
+every machine.
 """
 
 from __future__ import annotations
