@@ -192,6 +192,7 @@ def _primary(rng: Random, members: list[str], late: list[str], storm: list[AnyFa
     """The founders, and a storm that mostly spares a majority of the members; sometimes all of them may be lost for good."""
     founders = members if chance(rng, 0.6) else sample(rng, members, between(rng, 1, len(members)))
     end = storm[-1].at_ms
+    storm = [fault for fault in storm if fault.at_ms <= end]  # who left its majority does not come back to it
     if chance(rng, 0.6):
         storm = [*storm[:-5], *_interrupted(rng, members, late, end), *storm[-5:]]
     if chance(rng, 0.2):
