@@ -123,6 +123,33 @@ def test_a_trusted_member_returns_to_the_core_later_each_time() -> None:
     assert waits[0] >= 2 * TIMING.soft_ns
 
 
+def test_who_would_come_back_later_is_taken_when_the_core_needs_it() -> None:
+    """p3 and p4 have flapped and are to wait. Then p2 is gone: without one of them two of five would be left."""
+    walk = Sites(5, "k", 2)
+    for flaps in range(3):
+        for rank in (0, 1, 2):
+            walk.suspect(rank, 3)
+        walk.wait(SECOND, 3)
+        for rank in (0, 1, 2):
+            walk.suspect(rank, 4)
+        walk.wait(SECOND, 3, 4)
+        assert walk.sites[0].core == (0, 1, 2), flaps
+        for rank in (0, 1, 2):
+            walk.trust(rank, 3)
+            walk.trust(rank, 4)
+        if flaps < 2:
+            walk.wait(20 * SECOND)
+            assert walk.sites[0].core == (0, 1, 2, 3, 4), flaps
+    for rank in (0, 1, 3, 4):
+        walk.suspect(rank, 2)
+    walk.submit(1, b"x")
+    walk.wait(8 * TIMING.heartbeat_ns, 2)
+    core = walk.sites[0].core
+    assert len(core) == 3, "no more of them than it takes"
+    assert {0, 1} < set(core) < {0, 1, 3, 4}
+    assert all(walk.delivered(rank) == [(b"x", 1)] for rank in (0, 1, 3, 4))
+
+
 def test_the_first_member_of_a_change_may_fail_half_way() -> None:
     """p0 freezes the ring and is gone before it proposes: the next member steps in."""
     walk = Sites(5, "k", 3)

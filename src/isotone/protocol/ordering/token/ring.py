@@ -14,7 +14,8 @@ gives the same numbers to others. So a change of ring r goes like this:
 Without the answers the change waits: if they do not come, the hard threshold of the detector ends the view. Nobody begins a
 change that the trusted members cannot finish. So with kk = 1, where all of the core must answer, there are no core changes.
 
-A member that left the core is taken back after a delay that doubles each time: one that flaps stays outside.
+A member that left the core is taken back after a delay that doubles each time: one that flaps stays outside, unless a core would
+be less than a majority of the view without it.
 """
 
 from __future__ import annotations
@@ -202,7 +203,10 @@ class Changes:
         answers = chain.frozen
         core = chain.ring.core
         old = sum(rank in answers for rank in core)
-        new = [rank for rank in sorted(answers) if rank not in soft and (rank in core or self._back_at(rank) <= now)]
+        trusted = [rank for rank in sorted(answers) if rank not in soft]
+        new = [rank for rank in trusted if rank in core or self._back_at(rank) <= now]
+        later = sorted(set(trusted).difference(new), key=lambda rank: (self._back_at(rank), rank))
+        new = sorted(new + later[: max(0, self.majority - len(new))])
         silent = [rank for rank in range(self.count) if rank not in answers and rank not in soft]
         if old < len(core) - chain.kk + 1 or len(answers) < self.majority or len(new) < self.majority:
             return None
