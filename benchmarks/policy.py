@@ -305,8 +305,8 @@ def summary(name: str, results: list[Result]) -> str:
         f"**{name}**: over {len(ratios)} phases of {len(results)} trials `auto` / best is {min(ratios):.2f} to "
         f"{max(ratios):.2f}, in {sum(ratio <= WITHIN for ratio in ratios)} of them at most {WITHIN}. "
         f"In {len(undecided)} trials no fixed choice is as good as the best in every phase. There `auto` is better over the "
-        f"whole run than every order with its defaults in {len(orders)}, and than every fixed choice, a sequencer at whoever would "
-        f"turn out to be a good place among them, in {len(better)}: in {len(surely)} beyond chance. It is not in "
+        f"whole run than every order with its defaults in {len(orders)}, and than every fixed choice, a sequencer at whoever "
+        f"would turn out to be a good place among them, in {len(better)}: in {len(surely)} beyond chance. It is not in "
         + (f"{len(undecided) - len(better)}: {lost}." if lost else "none.")
     )
 
