@@ -93,6 +93,17 @@ def test_answers_that_come_unevenly_are_no_change_of_the_load() -> None:
     assert min(one.batches[2] * 3 / one.total for one in seen[8:]) > 0.8
 
 
+def test_over_a_long_way_it_looks_back_further_than_answers_are_apart() -> None:
+    """Within a round trip somebody's answer may be missing, and another's be there twice."""
+    seen = []
+    for trip in (2 * MS, 2 * PERIOD_NS):
+        watched = Watched(trip)
+        for _ in range(8):
+            watched.period((10, 10, 10))
+        seen.append(watched.period((0, 60, 0)).batches)
+    assert seen == [(0, 60, 0), (30, 90, 30)]
+
+
 def test_a_rate_that_changes_is_seen_in_the_sum_where_each_member_sends_little() -> None:
     members = tuple(f"n{rank:02}#1" for rank in range(12))
     observer = Observer(members, 0)

@@ -145,12 +145,12 @@ def learned(**orders: int | list[int]) -> Learned:
 
 
 def test_a_gain_that_may_be_an_error_of_the_table_changes_nothing() -> None:
-    policy = learned(atop=1000, token=1025)
+    policy = learned(atop=1000, token=1015)
     assert [policy.decide(observation(), Ordering("token"), 0) for _ in range(9)] == [None] * 9
 
 
 def test_a_small_gain_must_be_seen_several_times_on_end() -> None:
-    policy = learned(atop=1000, token=1040)
+    policy = learned(atop=1000, token=1035)
     now = [policy.decide(observation(), Ordering("token"), 0) for _ in range(TIMES)]
     assert now == [None] * (TIMES - 1) + [Ordering("atop")]
     policy = learned(atop=[1000, 1040] * 16, token=[1040, 1000] * 16)  # the second is better where there is loss

@@ -9,8 +9,9 @@ the echoes, counts once: it was one mishap. All numbers are integers, so that th
 
 How far back to look: few messages say little, since chance has its part in who sent them; many are of a load that may be over.
 So an observation begins with the last few, and looks twice as far back for as long as the older half of what it sees could
-be of the same load as the newer one (a χ² test of two counts per member). After a change it sees the new load alone, and the
-longer that lasts, the more of it. It looks at the losses in the same way, but for itself: they change with the network.
+be of the same load as the newer one (a χ² test of two counts per member, and one of their sums). After a change it sees the
+new load alone, and the longer that lasts, the more of it. It looks at the losses in the same way, but for itself: they change
+with the network.
 
 Invariant: nothing is kept that grows with the traffic: at most `PERIODS` notes, and per member some counts, `TRIPS` round trips
 and `PERIODS` echoes.
@@ -38,8 +39,10 @@ REPAIRS = 8
 """A link repairs its losses several at once, and counts them then: of losses it looks back over so many periods at least."""
 RARE = 5
 """So many deviations are no chance: it is asked several times a second, and what is rarer than that still happens."""
+UNEVEN = 3
+"""Answers come unevenly: in less time than so many delays somebody's may be missing, and it looks back at least as far."""
 SILENT = 2
-"""A member whose answers are missing is taken to go on as before for so many periods: answers come unevenly."""
+"""A member whose answers are missing is taken to go on as before for so many periods."""
 BEFORE = 4
 """As before: as in so many periods."""
 TRIPS = 2
@@ -164,15 +167,16 @@ class Observer:
         periods = len(self._notes) - 1
         if not periods or not self._trips:
             return None
-        back = next((back for back in range(1, periods) if sum(self._sent(back, 0)) >= ENOUGH), periods)
+        delay = max(1, sorted(self._trips)[len(self._trips) // 2] // 2)
+        least = min(periods, 1 + UNEVEN * delay // PERIOD_NS)
+        back = next((back for back in range(least, periods) if sum(self._sent(back, 0)) >= ENOUGH), periods)
         while 2 * back <= periods and _alike(self._sent(2 * back, back), self._sent(back, 0)):
             back *= 2
         batches = self._sent(back, 0)
         span = self._notes[-1].at - self._notes[-1 - back].at
         if sum(batches) < LEAST or span <= 0:
             return None
-        trips = sorted(self._trips)
-        return Observation(batches, span, max(1, trips[len(trips) // 2] // 2), self._loss(periods))
+        return Observation(batches, span, delay, self._loss(periods))
 
     def _loss(self, periods: int) -> int:
         """Of a thousand packets."""
