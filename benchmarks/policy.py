@@ -8,6 +8,12 @@ losses, each of which holds up many messages, make up the mean of a phase. A mes
 handed in; its latency is from there to the delivery, over all members. The time that `auto` takes to notice a change and to
 switch is part of the phase.
 
+What differs by chance alone is equally good. Runs with the same seed have the same arrivals, so two choices are compared seed
+by seed: the logarithms of the ratios have a mean, and Student's 95 % interval around it (`Compared`). A fixed choice is *as good
+as the best* of a phase if its mean latency is at most `EQUAL` times that of the best; or up to `FAR` times, if that is within
+the interval. `auto` has to beat every fixed choice over the whole run where none is as good as the best in every phase: by
+the plain mean, chance or not; the page also tells what is beyond chance.
+
 `--keep` names a file where finished runs are kept: the same command goes on where it was ended, unless the code has changed.
 """
 
@@ -19,7 +25,9 @@ import json
 import multiprocessing
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from math import exp, log, sqrt
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any, NamedTuple
 
 from cells import NS, Phase, Tally, Variant, member, wait
@@ -33,6 +41,11 @@ from isotone.sim.simulation import Simulation
 BEGIN_S = 4
 REST_S = 2
 WITHIN = 1.15
+EQUAL = 1.005
+FAR = 1.02
+"""Behind the best by more is never chance: few runs must not excuse much."""
+STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
+"""So many deviations of a mean are its 95 % interval, by the number of values, from two on."""
 AUTO = Variant("auto")
 TRIALS = (*LOOKED_AT, *DRAWN, *HELD_OUT)
 ORDERS = ("all_ack", "atop", "sequencer", "single_phase", "token", "two_phase")
@@ -111,6 +124,21 @@ def means(outcomes: list[Outcome]) -> Means:
     return Means(phases, sum(sums) / sum(counts) / NS)
 
 
+class Compared(NamedTuple):
+    """One choice against another: the ratio of the mean latencies over all runs, and the 95 % interval, runs paired by seed."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+def compared(ratio: float, single: list[float]) -> Compared:
+    """`single` are the ratios of the pairs of runs."""
+    logs = [log(one) for one in single]
+    half = STUDENT[len(logs) - 2] * stdev(logs) / sqrt(len(logs)) if len(logs) > 1 else float("inf")
+    return Compared(ratio, exp(mean(logs) - half), exp(mean(logs) + half))
+
+
 def measure(trial: Trial, variant: Variant, seed: int) -> Outcome:
     """Simulate one run."""
     run = scenario(trial, variant, seed)
@@ -170,9 +198,10 @@ class Kept:
         self.outcomes = {key: Outcome(*values) for key, values in map(json.loads, lines)}
 
     def key(self, job: Job) -> str:
-        """What names a run."""
-        digest = (self.auto if job[1] == AUTO else self.code).copy()
-        digest.update(repr(job).encode())
+        """What names a run: the name of the trial does not matter to it."""
+        trial, variant, seed = job
+        digest = (self.auto if variant == AUTO else self.code).copy()
+        digest.update(repr((trial._replace(name=""), variant, seed)).encode())
         return digest.hexdigest()
 
     def add(self, job: Job, outcome: Outcome) -> None:
@@ -195,6 +224,21 @@ class Result:
         self.best_whole = min(self.fixed, key=lambda name: self.means[name].whole)
         self.best_order = min(ORDERS, key=lambda name: self.means[name].whole)
 
+    def compare(self, one: str, other: str, phase: int | None = None) -> Compared:
+        """Two choices in a phase, or over the whole run."""
+
+        def latency(found: Means) -> float:
+            return found.whole if phase is None else found.phases[phase]
+
+        pairs = zip(self.runs[one], self.runs[other], strict=True)
+        single = [latency(means([first])) / latency(means([second])) for first, second in pairs]
+        return compared(latency(self.means[one]) / latency(self.means[other]), single)
+
+    def as_good(self, name: str, phase: int) -> bool:
+        """Whether a fixed choice is as good as the best of a phase."""
+        found = self.compare(name, self.best[phase], phase)
+        return found.ratio <= EQUAL or (found.ratio <= FAR and found.low <= 1)
+
     def ratios(self) -> list[float]:
         """How `auto` does in each phase, against the best fixed choice of that phase."""
         return [self.means["auto"].phases[phase] / self.means[name].phases[phase] for phase, name in enumerate(self.best)]
@@ -205,15 +249,19 @@ class Result:
         return sorted(means([auto]).phases[phase] / means([other]).phases[phase] for auto, other in pairs)
 
     @property
-    def undecided(self) -> bool:
-        """Whether no fixed choice is best in every phase."""
-        return len(set(self.best)) > 1
+    def always(self) -> list[str]:
+        """The fixed choices that are as good as the best in every phase."""
+        return [name for name in self.fixed if all(self.as_good(name, phase) for phase in range(len(self.best)))]
+
+    @property
+    def whole(self) -> Compared:
+        """`auto` against the best fixed choice of the whole run."""
+        return self.compare("auto", self.best_whole)
 
     @property
     def kept(self) -> bool:
         """Whether `auto` is near the best of every phase, and better than all over the run where none is always best."""
-        whole = not self.undecided or self.means["auto"].whole < self.means[self.best_whole].whole
-        return whole and max(self.ratios()) <= WITHIN
+        return (bool(self.always) or self.whole.ratio < 1) and max(self.ratios()) <= WITHIN
 
 
 PREFACE = """\
@@ -229,30 +277,43 @@ is the busiest in some phase: nobody who chooses beforehand knows which. A fixed
 run. *Single runs* are `auto` against that best choice with the same seed, the lowest and the highest: with loss some lost
 packets make up the mean of a phase, and chance alone moves it.
 
+What differs by chance alone is equally good. Runs with the same seed have the same arrivals, so two choices are compared seed
+by seed: the logarithms of the ratios have a mean, and a 95 % interval around it (Student). A fixed choice is *as good as the
+best* of a phase if its mean latency is at most {equal:.1%} above that of the best, or at most {far:.0%} and the interval
+includes equality. Where no fixed choice is as good as the best in every phase, `auto` has to beat each of them over the whole
+run, by the plain mean; *beyond chance* says that the interval, in the last line of each table, does not include equality.
+
 The first trials were made by hand, and how `auto` observes and decides was tuned while looking at them: they are not
-independent of it. The others were drawn at random (`benchmarks/policy_trials.py`): the first eight were looked at since, the last
-eight are held out, from a seed that was fixed before any of them was run.
+independent of it. The others were drawn at random (`benchmarks/policy_trials.py`): the first sixteen were looked at since, the
+last eight are held out, from a seed that was fixed before any of them was run.
 """
 
 
 def summary(name: str, results: list[Result]) -> str:
     """What came out, in words."""
     ratios = [ratio for result in results for ratio in result.ratios()]
-    undecided = [result for result in results if result.undecided]
-    better = [one for one in undecided if one.means["auto"].whole < one.means[one.best_whole].whole]
+    undecided = [result for result in results if not result.always]
     orders = [one for one in undecided if one.means["auto"].whole < one.means[one.best_order].whole]
+    better = [one for one in undecided if one.whole.ratio < 1]
+    surely = [one for one in better if one.whole.high < 1]
+    lost = "; ".join(
+        f"{one.trial.name} ({one.whole.ratio:.3f}, {'beyond' if one.whole.low > 1 else 'within'} chance)"
+        for one in undecided
+        if one not in better
+    )
     return (
         f"**{name}**: over {len(ratios)} phases of {len(results)} trials `auto` / best is {min(ratios):.2f} to "
         f"{max(ratios):.2f}, in {sum(ratio <= WITHIN for ratio in ratios)} of them at most {WITHIN}. "
-        f"In {len(undecided)} trials no fixed choice is best in every phase; in {len(orders)} of them `auto` is better over "
-        f"the whole run than every order with its defaults, in {len(better)} also than a sequencer at whoever would turn out to "
-        f"be a good place."
+        f"In {len(undecided)} trials no fixed choice is as good as the best in every phase. There `auto` is better over the "
+        f"whole run than every order with its defaults in {len(orders)}, and than every fixed choice, a sequencer at whoever "
+        f"would turn out to be a good place among them, in {len(better)}: in {len(surely)} beyond chance. It is not in "
+        + (f"{len(undecided) - len(better)}: {lost}." if lost else "none.")
     )
 
 
 def page(results: list[Result], seeds: int, command: str) -> str:
     """The results for people."""
-    lines = [PREFACE.format(command=command, seeds=seeds)]
+    lines = [PREFACE.format(command=command, seeds=seeds, equal=EQUAL - 1, far=FAR - 1)]
     for name, trials in (("Looked at", LOOKED_AT), ("Drawn", DRAWN), ("Held out", HELD_OUT)):
         some = [result for result in results if result.trial in trials]
         lines += [summary(name, some), ""] if some else []
@@ -270,7 +331,10 @@ def page(results: list[Result], seeds: int, command: str) -> str:
             lines.append(f"| {load.seconds} s: {load.told()} | {shown} | {ratio:.2f} | {single[0]:.2f} – {single[-1]:.2f} |")
         cells = [(name, f"{found[name].whole:.3g}") for name in columns]
         shown = " | ".join(f"**{cell}**" if name == result.best_whole else cell for name, cell in cells)
-        lines.append(f"| all messages | {shown} | {found['auto'].whole / found[result.best_whole].whole:.2f} | |")
+        whole = result.whole
+        lines.append(f"| all messages | {shown} | {whole.ratio:.3f} | 95 %: {whole.low:.3f} – {whole.high:.3f} |")
+        always = ", ".join(f"`{name}`" for name in result.always)
+        lines += ["", f"As good as the best in every phase: {always or 'no fixed choice'}."]
         lines += ["", "`auto` switched, seconds after the first message:", ""]
         for seed, run in enumerate(result.runs["auto"], 1):
             lines.append(f"- seed {seed}: " + ("; ".join(f"{at:g} s `{what}`" for at, what in run.chosen) or "never"))

@@ -3,7 +3,8 @@
     python benchmarks/policy_grid.py --out experiments/policy.toml
 
 A cell needs enough losses to say something about loss, and larger groups lose more at once: the loads of small groups last
-longer. One member sends a share of the messages, all others evenly the rest.
+longer, and all of them last three times as long where packets get lost. One member sends a share of the messages, all others
+evenly the rest.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Final
 
@@ -19,10 +21,12 @@ from cells import member
 RATES: Final = (2, 15, 120, 1_000)
 """Messages a second of the whole group."""
 SECONDS: Final = {3: (100, 24, 5, 1), 5: (60, 16, 3, 0.7), 9: (30, 8, 1.6, 0.4), 16: (10, 2.5, 0.6, 0.3)}
-"""By group size: how long the load of each rate lasts."""
+"""By group size: how long the load of each rate lasts where nothing is lost."""
+LONGER: Final = 3
+"""With loss it lasts so many times as long: what loss adds is made by few mishaps."""
 SKEWS: Final = (0, 0.5, 0.8, 1)
 """How far the busiest member is on the way from an even share to all."""
-DELAYS_MS: Final = (0.5, 6, 80)
+DELAYS_MS: Final = (0.5, 6, 22, 80)
 LOSSES: Final = (0, 0.02)
 ORDERS: Final = ("all_ack", "atop", "sequencer", "single_phase", "token", "two_phase")
 LAST: Final = ("all_ack", "single_phase")
@@ -73,36 +77,36 @@ def load(members: int, skew: float, busiest: int, rate: int, seconds: float) -> 
     return "[" + ", ".join(phases) + "]"
 
 
-def duration_ms(members: int) -> int:
+def duration_ms(members: int, longer: int = 1) -> int:
     """How long the runs of a group take, with time for what is still under way."""
-    return round(START_MS + 1_000 * max(SECONDS[members]) + REST_MS)
+    return round(START_MS + 1_000 * longer * max(SECONDS[members]) + REST_MS)
 
 
 def tables() -> Iterator[str]:
     """The tables of the grid."""
     latencies = ", ".join(f'{{ kind = "uniform", min_ms = {0.75 * ms:g}, max_ms = {1.25 * ms:g} }}' for ms in DELAYS_MS)
-    for members, lengths in SECONDS.items():
-        for skew in SKEWS:
-            share = 1 / members + skew * (1 - 1 / members)
-            first = [order for order in ORDERS if not skew or order not in LAST]
-            for orders, busiest in ((first, 0), *([(list(LAST), members - 1)] if skew else [])):
-                who = f"{member(busiest)} sends {share:.0%}" if skew else "all send alike"
-                yield "\n".join(
-                    [
-                        f"[[grid]] # {members} members, {who}",
-                        "order = [" + ", ".join(f'"{order}"' for order in orders) + "]",
-                        f"members = [{names(list(range(members)))}]",
-                        f"duration_ms = [{duration_ms(members)}]",
-                        "workload = [",
-                        *(
-                            f"  {load(members, skew, busiest, rate, seconds)},"
-                            for rate, seconds in zip(RATES, lengths, strict=True)
-                        ),
-                        "]",
-                        f"network.latency = [{latencies}]",
-                        f"network.loss = {list(map(float, LOSSES))}",
-                    ]
-                )
+    for (members, lengths), skew, loss in product(SECONDS.items(), SKEWS, LOSSES):
+        longer = LONGER if loss else 1
+        share = 1 / members + skew * (1 - 1 / members)
+        first = [order for order in ORDERS if not skew or order not in LAST]
+        for orders, busiest in ((first, 0), *([(list(LAST), members - 1)] if skew else [])):
+            who = f"{member(busiest)} sends {share:.0%}" if skew else "all send alike"
+            yield "\n".join(
+                [
+                    f"[[grid]] # {members} members, {who}, loss {loss:g}",
+                    "order = [" + ", ".join(f'"{order}"' for order in orders) + "]",
+                    f"members = [{names(list(range(members)))}]",
+                    f"duration_ms = [{duration_ms(members, longer)}]",
+                    "workload = [",
+                    *(
+                        f"  {load(members, skew, busiest, rate, longer * seconds)},"
+                        for rate, seconds in zip(RATES, lengths, strict=True)
+                    ),
+                    "]",
+                    f"network.latency = [{latencies}]",
+                    f"network.loss = [{float(loss)}]",
+                ]
+            )
 
 
 def experiment() -> str:

@@ -1,9 +1,9 @@
 """The trials of `benchmarks/policy.py`: groups, networks, and phases of load one after the other.
 
 Those of `LOOKED_AT` were made by hand, and what `auto` observes was tuned while looking at them. Those of `DRAWN` were drawn from
-a seed and held out at first; then links were made to repeat sooner for what they had shown. Those of `HELD_OUT` are drawn from
-another seed, which was fixed before any of them was run: nothing was set by their results. `drawn` with other seeds makes
-more of the same kind to tune with.
+two seeds and held out at first, eight each; then links were made to repeat sooner for what the first had shown, and `auto` to
+decide sooner and for less for what both had. Those of `HELD_OUT` are drawn from another seed, which was fixed before any of them
+was run: nothing was set by their results. `drawn` with other seeds makes more of the same kind to tune with.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _shares(rng: Random, members: int) -> tuple[tuple[int, float], ...]:
     return tuple((rank, between(rng, least, most) / 100) for rank in sample(rng, range(members), busy))
 
 
-def drawn(name: str, seed: int, count: int) -> tuple[Trial, ...]:
+def drawn(name: str, seed: int, count: int, first: int = 1) -> tuple[Trial, ...]:
     """Trials at random, one of every kind of weather in turn. What changes is the loss alone, the load alone, or both.
 
     Where packets get lost, or where that has just ended, enough is sent that a phase sees more than a few losses: with few of
@@ -134,10 +134,10 @@ def drawn(name: str, seed: int, count: int) -> tuple[Trial, ...]:
             slower = _geometric(rng, 1, 100) if phase and not changed and chance(rng, 0.25) else 0
             loads.append(Load(seconds, rate, shares, slower, now))
         trials.append(
-            Trial(f"{name} {index + 1}: {weather.name}", members, delay_ms, loss if weather.lossy[0] else 0, tuple(loads))
+            Trial(f"{name} {first + index}: {weather.name}", members, delay_ms, loss if weather.lossy[0] else 0, tuple(loads))
         )
     return tuple(trials)
 
 
-DRAWN: Final = drawn("drawn", 20260711, 8)
-HELD_OUT: Final = drawn("held out", 20261118, 8)
+DRAWN: Final = (*drawn("drawn", 20260711, 8), *drawn("drawn", 20261118, 8, first=9))
+HELD_OUT: Final = drawn("held out", 20261205, 8)

@@ -5,8 +5,8 @@ all of it and in the orderer (they differ in the seed) are averaged. The points 
 all columns and is large; the *cells* are the few that matter here, as CSV, so that they can be kept with the sources.
 
 Where packets get lost the latency of a cell has much of chance in it: it is made by some dozen losses. What loss adds changes
-little from one group size to the next and from one skew to the next, so it is averaged with that of the neighbours on these
-axes (the geometric mean; they count half). Other seeds are nearer to that than to the cell itself.
+little from one group size to the next, so it is averaged with that of the neighbours on this axis (the geometric mean; they
+count half). Other seeds are nearer to that than to the cell itself.
 """
 
 import csv
@@ -29,7 +29,7 @@ from isotone.sim.workload import Phase
 
 _NEEDED: Final = ("members", "workload", "network.latency", "network.loss", "order")
 _LATENCY: Final = "latency_mean_ns"
-_SMOOTH: Final = ("members", "skew")
+_SMOOTH: Final = ("members",)
 _MEANS: Final = {"constant": ("ms",), "uniform": ("min_ms", "max_ms")}
 
 

@@ -9,8 +9,9 @@ the echoes, counts once: it was one mishap. All numbers are integers, so that th
 
 How far back to look: few messages say little, since chance has its part in who sent them; many are of a load that may be over.
 So an observation begins with the last few, and looks twice as far back for as long as the older half of what it sees could
-be of the same load as the newer one (a χ² test of two counts per member). After a change it sees the new load alone, and the
-longer that lasts, the more of it. It looks at the losses in the same way, but for itself: they change with the network.
+be of the same load as the newer one (a χ² test of two counts per member, and one of their sums). After a change it sees the
+new load alone, and the longer that lasts, the more of it. It looks at the losses in the same way, but for itself: they change
+with the network.
 
 Invariant: nothing is kept that grows with the traffic: at most `PERIODS` notes, and per member some counts, `TRIPS` round trips
 and `PERIODS` echoes.
@@ -19,6 +20,7 @@ and `PERIODS` echoes.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from math import isqrt
 from typing import NamedTuple
 
@@ -26,16 +28,24 @@ from isotone.model.ids import ProcessId
 from isotone.model.records import Seen
 from isotone.model.settings import MS, SECOND
 
-PERIOD_NS = 250 * MS
-PERIODS = 48
+PERIOD_NS = 125 * MS
+PERIODS = 96
 """An observation looks back over so many periods at most."""
 ENOUGH = 8
 """It looks back at least as far as it takes to see so many batches."""
 LEAST = 6
 """With fewer there is nothing to be said."""
-REPAIRS = 4
+REPAIRS = 8
 """A link repairs its losses several at once, and counts them then: of losses it looks back over so many periods at least."""
-TRIPS = 3
+RARE = 5
+"""So many deviations are no chance: it is asked several times a second, and what is rarer than that still happens."""
+UNEVEN = 3
+"""Answers come unevenly: in less time than so many delays somebody's may be missing, and it looks back at least as far."""
+SILENT = 2
+"""A member whose answers are missing is taken to go on as before for so many periods."""
+BEFORE = 4
+"""As before: as in so many periods."""
+TRIPS = 2
 """The delay is taken from so many round trips per member."""
 
 
@@ -70,14 +80,14 @@ class Observation(NamedTuple):
         """Batches of the whole group in a thousand seconds."""
         return self.total * 1_000 * SECOND // self.span_ns
 
-    def skew(self, rank: int, doubt: bool = False) -> int:
+    def skew(self, rank: int, deviations: int = 0) -> int:
         """How far a member's share is on the way from an even one (0) to all (1000); below 0 for one that sends less.
 
-        With `doubt` it is the share that the member has at least, chance aside: a deviation of a binomial count less.
+        With `deviations` of a binomial count: if it was by chance that the member sent so much more, or less.
         """
         members, total, count = self.members, self.total, self.batches[rank]
-        if doubt:
-            count -= isqrt(count * (total - count) // total)
+        chance = isqrt(deviations * deviations * count * (total - count) // total)
+        count = min(total, count + chance) if deviations > 0 else max(0, count - chance)
         return 1_000 * (members * count - total) // (total * (members - 1))
 
     def busier(self, one: int, other: int) -> bool:
@@ -108,6 +118,7 @@ class Observer:
         self._asked: dict[ProcessId, deque[int]] = {member: deque(maxlen=PERIODS) for member in members}
         self._told: dict[ProcessId, Seen] = {}
         self._heard: set[ProcessId] = set()  # in this period
+        self._silent = [0] * len(members)  # periods on end
 
     def asked(self, peer: ProcessId, now: int) -> None:
         """An echo goes out."""
@@ -142,26 +153,30 @@ class Observer:
         self._heard.clear()
 
     def _count(self, member: ProcessId, rank: int) -> int:
-        """The batches of a member until now. Of one whose answer is missing it is taken, once, that it goes on as before."""
-        sent, noted = self._batches[rank], self._notes[-1].batches[rank]
-        if member in self._heard or sent < noted or len(self._notes) == 1:
-            return max(sent, noted)
-        return 2 * noted - self._notes[-2].batches[rank]
+        """The batches of a member until now. One whose answer is missing is taken to go on as before, for a while."""
+        noted = self._notes[-1].batches[rank]
+        count = max(self._batches[rank], noted)
+        self._silent[rank] = 0 if member in self._heard else self._silent[rank] + 1
+        back = min(BEFORE, len(self._notes) - 1)
+        if not back or not 0 < self._silent[rank] <= SILENT:
+            return count
+        return count + (noted - self._notes[-1 - back].batches[rank]) // back
 
     def look(self) -> Observation | None:
         """What there is to see at the end of a period, if it is enough to say something."""
         periods = len(self._notes) - 1
         if not periods or not self._trips:
             return None
-        back = next((back for back in range(1, periods) if sum(self._sent(back, 0)) >= ENOUGH), periods)
+        delay = max(1, sorted(self._trips)[len(self._trips) // 2] // 2)
+        least = min(periods, 1 + UNEVEN * delay // PERIOD_NS)
+        back = next((back for back in range(least, periods) if sum(self._sent(back, 0)) >= ENOUGH), periods)
         while 2 * back <= periods and _alike(self._sent(2 * back, back), self._sent(back, 0)):
             back *= 2
         batches = self._sent(back, 0)
         span = self._notes[-1].at - self._notes[-1 - back].at
         if sum(batches) < LEAST or span <= 0:
             return None
-        trips = sorted(self._trips)
-        return Observation(batches, span, max(1, trips[len(trips) // 2] // 2), self._loss(periods))
+        return Observation(batches, span, delay, self._loss(periods))
 
     def _loss(self, periods: int) -> int:
         """Of a thousand packets."""
@@ -183,8 +198,13 @@ class Observer:
 
 
 def _alike(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Whether two counts, over equal times, can be of the same load: χ² is within three deviations of its mean."""
-    parts = [1_000 * (a - b) ** 2 // (a + b) for a, b in zip(one, other, strict=True) if a + b]
+    """Whether two counts, over equal times, can be of the same load: χ² of the members, and of their sums, is as by chance."""
+    return _as_by_chance([(sum(one), sum(other))]) and _as_by_chance(zip(one, other, strict=True))
+
+
+def _as_by_chance(pairs: Iterable[tuple[int, int]]) -> bool:
+    """Whether χ² of counts that should be equal is within some deviations of its mean."""
+    parts = [1_000 * (a - b) ** 2 // (a + b) for a, b in pairs if a + b]
     return sum(parts) <= _chance(len(parts))
 
 
@@ -196,5 +216,5 @@ def _alike_lossy(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 
 def _chance(counts: int) -> int:
-    """How large χ² becomes by chance, in thousandths: three deviations above its mean."""
-    return 1_000 * counts + 3 * isqrt(2 * counts * 1_000_000)
+    """How large χ² becomes by chance, in thousandths: `RARE` deviations above its mean."""
+    return 1_000 * counts + RARE * isqrt(2 * counts * 1_000_000)

@@ -5,8 +5,10 @@ and decides, the others answer its echoes; when a view ends, the first member of
 depends on any of this: a decision is a switch as anybody may ask for, at any time.
 
 `learned` (what `order = "auto"` means) predicts the mean latency of every orderer from the packaged table. It decides for
-another one when the present one was by `GAIN` percent behind the best in `TIMES` observations on end. A sequencer is placed where
-most messages come from, so that a sequencer at another member is another choice.
+another one when that gains more than its price: what a switch costs, spread over the time in which it has to pay, and the error
+of the table. A gain of `TIMES` prices is enough at once; a smaller one has to be seen until the sum is as large. A sequencer is
+placed where most messages come from, so that a sequencer at another member is another choice. Who sends how much is known from
+counts, and what chance alone may have made of them speaks for the present choice.
 """
 
 from __future__ import annotations
@@ -28,8 +30,15 @@ from isotone.protocol.switching.table import Predictor, best, packaged
 AUTO: Final = "auto"
 DWELL_NS: Final = 2 * SECOND
 """After a view or a switch nothing is decided for so long."""
-GAIN: Final = 10
+ERROR: Final = 2
+"""In percent: by so little two predictions differ also where the orderers do not."""
+HELD_UP: Final = 4
+"""What a switch costs without loss: the messages of so many delays wait for a delay more."""
+PAYS_NS: Final = 20 * SECOND
+"""A switch has to bring in what it costs in so much time."""
 TIMES: Final = 2
+DOUBT: Final = 2
+"""Deviations of a count: so much may be chance."""
 
 
 class Policy:
@@ -82,7 +91,7 @@ class Learned(Policy):
     def __init__(self, members: tuple[ProcessId, ...]) -> None:
         super().__init__(members)
         self._wanted: Ordering | None = None
-        self._times = 0
+        self._gained = 0
 
     @classmethod
     def first(cls) -> tuple[str, dict[str, int | str | bool]]:
@@ -90,21 +99,25 @@ class Learned(Policy):
 
     def decide(self, observation: Observation, current: Ordering, now: int) -> Ordering | None:
         predictor = self.predictor()
-        skew = observation.skew(observation.busiest, doubt=True)
+        busiest, seat = observation.busiest, self._seat(current)
+        skew = max(0, observation.skew(busiest, -DOUBT))  # the busiest sends no less than the others
         predictions = {order: predictor.latency(order, observation, skew) for order in predictor.orders}
         order = best(predictions)
-        wanted = Ordering(order, options={"at": name_of(self.members[observation.busiest])} if order == "sequencer" else {})
-        seat = self._seat(current)
+        wanted = Ordering(order, options={"at": name_of(self.members[busiest])} if order == "sequencer" else {})
+        price = predictions[order] * ERROR // 100 + _cost_us(observation)
         present = predictions.get(current.order)
+        sure = True
         if seat is not None and present is not None:
-            present = predictor.latency(current.order, observation, observation.skew(seat))
-        little = present is not None and present * 100 <= min(predictions.values()) * (100 + GAIN)
-        if little or (order == current.order and seat is not None and not observation.busier(observation.busiest, seat)):
+            moves = order == current.order
+            sure = not moves or observation.busier(busiest, seat)
+            present = predictor.latency(current.order, observation, observation.skew(seat, 0 if moves else DOUBT))
+        gain = present - predictions[order] if present is not None else TIMES * price + 1
+        if gain <= price or not sure:
             self._wanted = None
             return None
-        self._times = self._times + 1 if wanted == self._wanted else 1
+        self._gained = gain + (self._gained if wanted == self._wanted else 0)
         self._wanted = wanted
-        return wanted if self._times >= TIMES else None
+        return wanted if self._gained > TIMES * price else None
 
     def _seat(self, ordering: Ordering) -> int | None:
         """The rank of the member that numbers."""
@@ -112,6 +125,11 @@ class Learned(Policy):
             return None
         at = ordering.options.get("at")
         return next((rank for rank, member in enumerate(self.members) if name_of(member) == at), 0)
+
+
+def _cost_us(seen: Observation) -> int:
+    """What a switch adds to the latency of every message until it has to have paid. Of what is said in it some gets lost too."""
+    return HELD_UP * seen.delay_ns * seen.delay_ns * (10 + seen.loss) // (10 * 1_000 * PAYS_NS)
 
 
 register_policy(Learned)
