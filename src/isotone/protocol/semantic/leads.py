@@ -85,21 +85,28 @@ class Numbers:
 class Lead:
     """What a member has promised, as anybody sees it: up to `end` it sends `shapes` only, and free ones."""
 
-    __slots__ = ("_all", "end", "shapes")
+    __slots__ = ("_all", "_covered", "end", "shapes")
 
     def __init__(self, all_shapes: Shapes) -> None:
         self._all = all_shapes
         self.end = 0
         self.shapes = Nearby(all_shapes)
+        self._covered: dict[Shape, bool] = {}
 
     def give(self, end: int, shapes: Iterable[Shape]) -> None:
         """Promise something else."""
         self.end = end
         self.shapes = Nearby(self._all, shapes)
+        self._covered.clear()
 
     def covers(self, shape: Shape) -> bool:
         """Whether a cast of this shape is covered if it lies within the lead."""
-        return not (shape.wild and self._all.frees) and self.shapes.clear_of(shape)
+        covered = self._covered.get(shape)
+        if covered is None:
+            if len(self._covered) >= _KNOWN_MAX:
+                self._covered.clear()
+            covered = self._covered[shape] = not (shape.wild and self._all.frees) and self.shapes.clear_of(shape)
+        return covered
 
 
 class Leader:
@@ -163,15 +170,16 @@ class Leader:
         return False
 
     def stamp(self, shape: Shape, ts: int) -> int:
-        """The timestamp for an own cast of this shape: `ts`, or the first one beyond the promises that it would break."""
-        if shape.free:
-            return ts
-        lead, use = self.lead, self._own.get(shape)
-        if ts > lead.end and (use is None or use.rare(self.patience)):
+        """The timestamp for an own cast of this shape, not a free one: `ts`, or the first beyond the promises it would break."""
+        lead, use, patience = self.lead, self._own.get(shape), self.patience
+        if ts > lead.end and (use is None or ((use.passed >= patience or use.usual >= 12 * patience) and use.rare(patience))):
             self._wait = self._trial  # a lead would be jumped over
         if use is None or shape is not self._latest:
             use = self._last(shape, use)
-        use.again(self.patience)
+        use.gaps = gaps = min(use.gaps + 1, 8)
+        if gaps:
+            use.usual += (8 * min(use.passed, 8 * patience) - use.usual) // gaps
+        use.passed = 0
         if ts <= lead.end and shape not in lead.shapes:
             self._jump(shape)
             ts = lead.end + 1
@@ -249,11 +257,11 @@ class Leader:
 class _Use:
     """How often a shape of the own casts is sent, measured in conflicting casts of others."""
 
-    __slots__ = ("_gaps", "passed", "usual")
+    __slots__ = ("gaps", "passed", "usual")
 
     def __init__(self) -> None:
         self.passed = 0  # since it was last sent
-        self._gaps = -1  # so many are known, between two sends
+        self.gaps = -1  # so many are known, between two sends
         self.usual = 0  # their mean, later that of the last ones; eight times
 
     def rare(self, patience: int) -> bool:
@@ -261,10 +269,3 @@ class _Use:
         if self.usual >= 12 * patience:
             return True
         return self.passed >= patience and self.passed >= self.usual
-
-    def again(self, patience: int) -> None:
-        """It is sent."""
-        self._gaps = min(self._gaps + 1, 8)
-        if self._gaps:
-            self.usual += (8 * min(self.passed, 8 * patience) - self.usual) // self._gaps
-        self.passed = 0

@@ -6,8 +6,8 @@ that looking at each would cost more than it gains, has the shape `whole`, which
 of a view without a relation.
 
 Invariants: equal sets of descriptions are one object, so shapes are compared by identity; whether two shapes conflict is asked
-once as long as both live; nothing is kept of a shape with items that nobody refers to. Shapes depend on the cast and the relation
-alone: all members see the same ones.
+once as long as both live; of the shapes with items that nobody refers to only the last ones are kept. Shapes depend on the cast
+and the relation alone: all members see the same ones.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ class Shapes:
         self.frees = not all(self._table.values())  # whether there are types that conflict with nothing
         self._shapes: dict[Hashable, ref[Shape]] = {}  # by their descriptions; a type and items, if there is one
         self._plain: dict[str | None, Shape] = {}  # those of one type alone; the relation bounds their number
+        self.by_items = relation is not None and relation.by == "item"
+        self.known: dict[str | tuple[str, ...] | None, Shape] = {}  # where one value says it all: by types, or `by_items`
         self._serial = 0
         self.whole = Shape(0, (), None, False, True)
 
@@ -80,16 +82,6 @@ class Shapes:
 
     def of(self, count: int, types: Types | None, items: Items | None) -> Shape:
         """The shape of `count` messages. `ConfigError` if one is none of this relation."""
-        if not self._itemised:
-            if types is not None and len(types.values) == 1 and (shape := self._plain.get(types.values[0])) is not None:
-                return shape
-        elif items is not None and len(items.values) == 1 and (types is None or not self._typed):
-            touched = items.values[0]
-            known = self._shapes.get((None, touched))
-            if known is not None and (shape := known()) is not None:
-                return shape
-            if not self._typed and touched is not None and len(touched) == 1 and touched[0]:  # most are like this
-                return self._new((None, touched), ((None, touched),), touched, False, False)
         if self.relation is None:
             return self.whole
         types, items = types if self._typed else None, items if self._itemised else None
@@ -101,7 +93,17 @@ class Shapes:
         touched = items.values[0] if items else None
         if types is not None and len(types.values) > 1:
             return self._shape([(type_, touched) for type_ in types.distinct])
-        return self._one(types.values[0] if types else None, touched)
+        type_ = types.values[0] if types else None
+        if self.by_items and touched is not None and len(touched) == 1 and touched[0]:  # most are like this
+            kept = self._shapes.get((None, touched))
+            shape = (kept() if kept is not None else None) or self._new((None, touched), ((None, touched),), touched, False, False)
+        else:
+            shape = self._one(type_, touched)
+        if not self._typed or not self._itemised:
+            if len(self.known) >= _MEMO_MAX:
+                self.known.clear()
+            self.known[touched if self._itemised else type_] = shape
+        return shape
 
     def conflict(self, one: Shape, two: Shape) -> bool:
         """Whether casts of these shapes must keep their order."""

@@ -38,7 +38,7 @@ from collections.abc import Sequence
 from isotone.model.errors import ConfigError, RemoteProtocolError
 from isotone.model.records import Cast, Direct
 from isotone.model.view import View
-from isotone.protocol.ordering.clocks import ACK, Clocked
+from isotone.protocol.ordering.clocks import ACK, CATCH_UP_NS, Clocked
 from isotone.protocol.ordering.dependencies import Dependencies
 from isotone.protocol.ordering.orderer import Batch, Evidence, Outbox
 from isotone.protocol.semantic.leads import Lead, Leader, Numbers
@@ -107,17 +107,21 @@ class SemanticTotal(Clocked):
             self._send(part)
 
     def _send(self, batch: Batch) -> None:
-        rank = self.rank
-        shapes = self.shapes
-        shape = shapes.whole if batch.number == 0 else shapes.of(len(batch.payloads), batch.types, batch.items)
-        ts = next_ts = self.lcv[rank] + 1
-        if shape.wild and self.tame[rank]:
-            ts = (self.lcv[rank] >> BLOCK) + 1 << BLOCK
-        ts = self.leader.stamp(shape, ts)
-        if ts > next_ts:
-            self.outbox.note("jumps")
-        self._clock(rank, ts)
-        self.mrmt = ts
+        rank, shapes = self.rank, self.shapes
+        column = batch.items if shapes.by_items else batch.types
+        shape = shapes.known.get(column.values[0]) if column is not None and len(column.values) == 1 and batch.number is None else None
+        if shape is None:
+            shape = shapes.of_batch(batch)
+        clock = self.lcv[rank]
+        ts = clock + 1
+        if not shape.free:
+            if shape.wild and self.tame[rank]:
+                ts = (clock >> BLOCK) + 1 << BLOCK
+            ts = self.leader.stamp(shape, ts)
+            if ts > clock + 1:
+                self.outbox.note("jumps")
+        self.lcv[rank] = self.mrmt = ts
+        self.next_keys[rank] = (ts + 1) * self.count + rank
         cast = self.outbox.multicast(_MESSAGES, [ts, *self.received.difference()], batch)
         self.ready[rank] = self.received.delivered[rank] = cast.seq
         self._queue(rank, cast, shape)
@@ -128,7 +132,15 @@ class SemanticTotal(Clocked):
         Few calls: in a quiet group every function that a turn finds cold costs as much as its work.
         """
         if self.news and self.undelivered:
-            self._advance()
+            lone = self.lone
+            if lone is None or self.promised or self.late or lone[3].free:
+                self._advance()
+            else:
+                self.news = False
+                self.horizon = past = min(self.next_keys)
+                if lone[0] < past:
+                    self.lone = None
+                    self._deliver(lone[1], lone[2])
         leader, clock, mean = self.leader, self.lcv[self.rank], self.crowd >> 5
         if self.undelivered or mean:
             self.crowd += self.undelivered - mean
@@ -138,8 +150,10 @@ class SemanticTotal(Clocked):
             self._consider(clock)
         if self.mrmt < self.must:
             self._say("acks")
-        if (self.contested and self.mrmt < clock) or self.catch_up_at is not None:
-            self._plan_catching_up(self.contested > 0, now)
+        if self.mrmt >= clock:
+            self.catch_up_at = None
+        elif self.contested and self.catch_up_at is None:
+            self.catch_up_at = now + CATCH_UP_NS
 
     def _consider(self, clock: int) -> None:
         """Promise something if that is worth while."""
@@ -159,63 +173,67 @@ class SemanticTotal(Clocked):
     # Receiving
 
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
-        lcv, last, tame = self.lcv, self.lcv[sender], self.tame[sender]
-        if len(casts) > 1:  # all or none of them
-            for cast in casts:
-                shape = self._check(sender, cast, last, tame)
-                self.received.check(cast.stamp, 1)
-                last, tame = cast.stamp[0], tame and not shape.wild
-            for cast in casts:
-                self.accept(sender, (cast,), now)
-            return
-        cast = casts[0]
-        shape = self._check(sender, cast, last, tame)
-        met = len(cast.stamp) == 1 or self.received.met(cast.stamp, 1)
-        rank, unready, ts = self.rank, self.unready[sender], cast.stamp[0]
-        if shape.free:
-            covered = self.tame[rank] and ts >> BLOCK <= self.mrmt >> BLOCK
-        else:
-            covered = self.leader.covers(shape, ts, sender)
-        if not covered or self.contested:
-            needed = ts - 1 if sender < rank else ts  # Definition 10
-            if needed > self.must:
-                self.must = needed
-            if covered:
-                self.contested -= 1
-            elif not (lcv[rank] < self.leader.lead.end < ts or lcv[rank] < self.leader.truce.end < ts):  # it has not jumped
-                self.contested = CONTESTED
-        lcv[sender] = ts
-        self.next_keys[sender] = (ts + 1) * self.count + sender
-        if ts > lcv[rank]:  # UR2
-            lcv[rank] = ts
-            self.next_keys[rank] = (ts + 1) * self.count + rank
-        self.received.delivered[sender] = cast.seq
-        if met and not unready:
-            self.ready[sender] = cast.seq
-        else:
-            unready.append(cast)
-            self.late += 1
-        self._queue(sender, cast, shape)
+        rank, lcv, shapes = self.rank, self.lcv, self.shapes
+        last, tame = lcv[sender], self.tame[sender]
+        taken: list[tuple[Cast, Shape, bool]] = []
+        for cast in casts:  # all or none of them
+            stamp = cast.stamp
+            column = cast.items if shapes.by_items else cast.types
+            shape = shapes.known.get(column.values[0]) if column is not None and len(column.values) == 1 and cast.number else None
+            if shape is None:
+                shape = self._look(sender, cast)
+            ts = stamp[0] if stamp else 0
+            if ts <= last or self.promised or shape.wild:
+                self._check(sender, ts, shape, last, tame)
+                tame = tame and not shape.wild
+            last = ts
+            taken.append((cast, shape, len(stamp) == 1 or self.received.met(stamp, 1)))
+        unready = self.unready[sender]
+        for cast, shape, met in taken:
+            ts = cast.stamp[0]
+            if shape.free:
+                covered = self.tame[rank] and ts >> BLOCK <= self.mrmt >> BLOCK
+            else:
+                covered = self.leader.covers(shape, ts, sender)
+            if not covered or self.contested:
+                needed = ts - 1 if sender < rank else ts  # Definition 10
+                if needed > self.must:
+                    self.must = needed
+                if covered:
+                    self.contested -= 1
+                elif not (lcv[rank] < self.leader.lead.end < ts or lcv[rank] < self.leader.truce.end < ts):  # it has not jumped
+                    self.contested = CONTESTED
+            lcv[sender] = ts
+            self.next_keys[sender] = (ts + 1) * self.count + sender
+            if ts > lcv[rank]:  # UR2
+                lcv[rank] = ts
+                self.next_keys[rank] = (ts + 1) * self.count + rank
+            self.received.delivered[sender] = cast.seq
+            if met and not unready:
+                self.ready[sender] = cast.seq
+            else:
+                unready.append(cast)
+                self.late += 1
+            self._queue(sender, cast, shape)
 
-    def _check(self, sender: int, cast: Cast, last: int, tame: bool) -> Shape:
-        """The shape of a cast that keeps its sender's promises and follows the timestamp `last`; else `RemoteProtocolError`."""
-        stamp = cast.stamp
-        if not stamp or stamp[0] <= last:
-            raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {stamp[:1]} after {last}")
+    def _look(self, sender: int, cast: Cast) -> Shape:
+        """The shape of a cast; `RemoteProtocolError` if it has none."""
         try:
-            shape = self.shapes.of(len(cast.payloads), cast.types, cast.items) if cast.number else self.shapes.whole
+            return self.shapes.of_cast(cast)
         except ConfigError as error:
             raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
-        ts = stamp[0]
+
+    def _check(self, sender: int, ts: int, shape: Shape, last: int, tame: bool) -> None:
+        """Raise `RemoteProtocolError` unless a cast keeps its sender's promises and follows the timestamp `last`."""
+        if ts <= last:
+            raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {ts} after {last}")
         if shape.wild and tame and ts >> BLOCK <= last >> BLOCK:
             raise RemoteProtocolError(f"rank {sender} sends its first wild cast at {ts}, in the block of {last}")
-        if self.promised:
-            lead, truce = self.leads[sender], self.truces[sender]
-            if ts <= lead.end and shape not in lead.shapes and not shape.free:
-                raise RemoteProtocolError(f"rank {sender} has promised up to {lead.end} what it breaks at {ts}")
-            if ts <= truce.end and not truce.permits(shape):
-                raise RemoteProtocolError(f"rank {sender} has promised to spare up to {truce.end} what it meets at {ts}")
-        return shape
+        lead, truce = self.leads[sender], self.truces[sender]
+        if ts <= lead.end and shape not in lead.shapes and not shape.free:
+            raise RemoteProtocolError(f"rank {sender} has promised up to {lead.end} what it breaks at {ts}")
+        if ts <= truce.end and not truce.permits(shape):
+            raise RemoteProtocolError(f"rank {sender} has promised to spare up to {truce.end} what it meets at {ts}")
 
     def direct(self, sender: int, record: Direct, now: int) -> None:
         stamp = record.stamp
