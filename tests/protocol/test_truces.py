@@ -170,7 +170,6 @@ def test_names_are_forgotten_when_others_come() -> None:
     assert counts.usual(1) == [(1, 2), (1, 1)]
     assert counts.usual(2) == [(1, 1)]
     assert counts.see((1, 1), False) == 0
-    assert counts.see((1, 0), True) == 0
     assert counts.usual(0) == [(1, 2)]
     for number in range(3, 3 + 256):
         counts.see((1, number), True)

@@ -23,7 +23,7 @@ Invariants: a lead's end does not decrease; while it lies ahead of the clock, it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from isotone.protocol.semantic.nearby import Nearby
 from isotone.protocol.semantic.shapes import Shape, Shapes
@@ -49,6 +49,7 @@ class Numbers:
         self.last: Shape | None = None  # nothing changes if it comes again
         self._number: dict[Shape, int] = {}  # the one that came last is last
         self._shape: dict[int, Shape] = {}
+        self.find: Callable[[Shape], int | None] = self._number.get  # the number of a shape, if it is remembered
 
     def see(self, shape: Shape) -> int:
         """A cast of this shape is next in the stream: its number if that is a new one, otherwise 0."""
@@ -64,10 +65,6 @@ class Numbers:
                 del self._shape[self.forgotten]
         self._number[shape] = number
         return new
-
-    def find(self, shape: Shape) -> int:
-        """The number of a shape; 0 if it is not remembered."""
-        return self._number.get(shape, 0)
 
     def __contains__(self, shape: Shape) -> bool:
         """Whether a shape is remembered; one that appeared long ago may be forgotten although it is still sent."""
@@ -122,9 +119,9 @@ class Leader:
         self._own: dict[Shape, _Use] = {}  # the last one used is last
         self._latest: Shape | None = None  # that one
         self._index = Nearby(shapes)  # of the own ones
-        self._found: dict[Shape, tuple[list[_Use], bool]] = {}  # own uses in conflict with a shape; whether the lead covers it
+        self._found: dict[Shape, list[_Use]] = {}  # own uses in conflict with a shape
         self._counts = Counts()
-        self.stirred = False  # whether one of these may be true: wanted, used, truce_wanted, truce_used
+        self.stirred = False  # whether one of these may be due: a lead, a truce
         self.wanted = False  # a lead would have covered a cast, or was jumped over and is worth it
         self._spared = 0  # casts covered since the lead was last jumped over
         self.used = False  # whether there were any since it was announced
@@ -135,13 +132,11 @@ class Leader:
 
     def covers(self, shape: Shape, ts: int, sender: int) -> bool:
         """A cast of another member came, not a free one: whether it can do without this member's acknowledgement."""
-        found = self._found.get(shape)
-        if found is None:
+        against = self._found.get(shape)
+        if against is None:
             if len(self._found) >= _KNOWN_MAX:
                 self._found.clear()
-            found = [self._own[one] for one in self._index.conflicting(shape)], self.lead.end > 0 and self.lead.covers(shape)
-            self._found[shape] = found
-        against, covered = found
+            against = self._found[shape] = [self._own[one] for one in self._index.conflicting(shape)]
         worth, patience = not (shape.wild and self._shapes.frees), self.patience
         for use in against:
             use.passed += 1
@@ -149,16 +144,18 @@ class Leader:
                 worth = use.usual >= 12 * patience
             elif worth:
                 worth = use.rare(patience)
-        count = 0
-        if worth or self._counts.last or self.truce.names:
-            name = sender, self._appeared[sender].find(shape)
+        if (self.used and ts > self.lead.end - LENGTH // 2) or (self.truce_used and ts > self.truce.end - LENGTH // 2):
+            self.stirred = True
+        count, number = 0, self._appeared[sender].find(shape)
+        if number is not None and (worth or self._counts.last or self.truce.names):
+            name = sender, number
             count = self._counts.see(name, worth)
             if ts <= self.truce.end and name in self.truce.names:
-                self.truce_used = self.stirred = True
+                self.truce_used = True
                 return True
-        if covered and ts <= self.lead.end:
+        if ts <= self.lead.end and self.lead.covers(shape):
             self._spared += 1
-            self.used = self.stirred = True
+            self.used = True
             return True
         if worth:
             if not self._wait:
@@ -230,7 +227,6 @@ class Leader:
         bound = lead.end > clock  # what was promised stays so, though it may have become less worth while
         named = [shape for shape in repertoire if shape in numbers and (not bound or shape in lead.shapes)][-_REPERTOIRE_MAX:]
         lead.give(max(lead.end, clock + LENGTH), named)
-        self._found.clear()
         return [lead.end, *map(numbers.number, named)]
 
     def truce_due(self, clock: int) -> bool:

@@ -67,7 +67,7 @@ class SemanticTotal(Clocked):
     looks = True
     packets = {ACK: "ack", _LEAD: "lead", _TRUCE: "truce"}  # noqa: RUF012
     __slots__ = (  # they lie close together: a turn in a quiet group finds them cold
-        "appeared", "contested", "crowd", "gated", "horizon", "known", "late", "lead_keys", "leader", "leads", "lone", "news",
+        "appeared", "calm", "contested", "crowd", "gated", "horizon", "known", "late", "lead_keys", "leader", "leads", "lone", "news",
         "past", "promised", "queues", "ready", "received", "shapes", "tame", "truce_keys", "truces", "undelivered", "unready",
     )  # fmt: skip
 
@@ -92,8 +92,9 @@ class SemanticTotal(Clocked):
         self.lead_keys = [0] * self.count
         self.truces = [self.leader.truce if site == rank else Truce(self.shapes) for site in range(self.count)]
         self.truce_keys = [0] * self.count
-        self.promised = False  # whether there are any keys of leads or truces
+        self.promised = False  # whether there may be keys of leads or truces ahead of clocks
         self.gated = view.need > 1
+        self.calm = 1 << BLOCK if self.shapes.frees and not self.gated else 0  # (b) and (c) hold for free casts before this
         self.known = [[0] * self.count for _ in range(self.count)]  # what each site had received before its last cast
         self.past: dict[tuple[int, int], Evidence] = {}  # and before each that is undelivered; for levels above agreed
 
@@ -111,7 +112,7 @@ class SemanticTotal(Clocked):
         column = batch.items if shapes.by_items else batch.types
         shape = shapes.known.get(column.values[0]) if column is not None and len(column.values) == 1 and batch.number is None else None
         if shape is None:
-            shape = shapes.of_batch(batch)
+            shape = shapes.of(len(batch.payloads), batch.types, batch.items) if batch.number != 0 else shapes.whole
         clock = self.lcv[rank]
         ts = clock + 1
         if not shape.free:
@@ -124,7 +125,10 @@ class SemanticTotal(Clocked):
         self.next_keys[rank] = (ts + 1) * self.count + rank
         cast = self.outbox.multicast(_MESSAGES, [ts, *self.received.difference()], batch)
         self.ready[rank] = self.received.delivered[rank] = cast.seq
-        self._queue(rank, cast, shape)
+        if shape.free and ts < self.calm:
+            self.outbox.deliver(rank, cast, (0, ts, rank))
+        else:
+            self._queue(rank, cast, shape)
 
     def turn(self, now: int) -> None:
         """Deliver what can be; say at most one thing: a lead, which tells the clock too, or an acknowledgement that is owed.
@@ -162,7 +166,7 @@ class SemanticTotal(Clocked):
             self._promise(_LEAD, lead, "leads")
         elif leader.truce_due(clock) and (truce := leader.announce_truce(clock)) is not None:
             self._promise(_TRUCE, truce, "truces")
-        leader.stirred = leader.wanted or leader.used or leader.truce_wanted or leader.truce_used
+        leader.stirred = False
 
     def _promise(self, kind: int, what: list[int], note: str) -> None:
         self.mrmt = self.lcv[self.rank]
@@ -209,17 +213,21 @@ class SemanticTotal(Clocked):
                 lcv[rank] = ts
                 self.next_keys[rank] = (ts + 1) * self.count + rank
             self.received.delivered[sender] = cast.seq
-            if met and not unready:
-                self.ready[sender] = cast.seq
-            else:
+            if not met or unready:
                 unready.append(cast)
                 self.late += 1
+            else:
+                self.ready[sender] = cast.seq
+                if shape.free and ts < self.calm:
+                    self.news = True
+                    self.outbox.deliver(sender, cast, (0, ts, sender))
+                    continue
             self._queue(sender, cast, shape)
 
     def _look(self, sender: int, cast: Cast) -> Shape:
         """The shape of a cast; `RemoteProtocolError` if it has none."""
         try:
-            return self.shapes.of_cast(cast)
+            return self.shapes.of(len(cast.payloads), cast.types, cast.items) if cast.number else self.shapes.whole
         except ConfigError as error:
             raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
 
@@ -278,6 +286,7 @@ class SemanticTotal(Clocked):
     def _queue(self, sender: int, cast: Cast, shape: Shape) -> None:
         if shape.wild:
             self.tame[sender] = False
+            self.calm = 0
         numbers = self.appeared[sender]
         if shape is not numbers.last and not shape.free and shape is not self.shapes.whole:
             number = numbers.see(shape)
@@ -297,8 +306,6 @@ class SemanticTotal(Clocked):
         self.undelivered += 1
         if self.undelivered == 1:
             self.lone = entry
-            if shape not in self.queues.of:  # the order of the queues is that in which shapes come
-                self.queues.enter(shape)
             return
         if self.lone is not None:
             self._line_up()
@@ -314,7 +321,10 @@ class SemanticTotal(Clocked):
 
     def _advance(self) -> None:
         self.horizon = past = min(self.next_keys)
-        best = min(map(max, self.next_keys, self.lead_keys, self.truce_keys)) if self.promised else past  # promises end there
+        best = past
+        if self.promised:
+            keys = list(map(max, self.next_keys, self.lead_keys, self.truce_keys))  # promises end there
+            best, self.promised = min(keys), keys != self.next_keys
         self.news = False
         if self.late:
             self._find_ready()
@@ -324,9 +334,7 @@ class SemanticTotal(Clocked):
         key, sender, cast, shape = self.lone
         if shape.free:
             self.news = True  # the horizon is not all that counts
-        if shape.free and False not in self.tame and cast.stamp[0] >> BLOCK <= min(self.lcv) >> BLOCK:
-            past = key + 1  # (c) holds for all sites
-        elif shape.free or key < best != past:
+        if shape.free or key < best != past:
             past = self._limit(shape)
         if key < past and cast.seq <= self.ready[sender]:
             self.lone = None

@@ -72,10 +72,10 @@ class Counts:
         self.last: dict[Name, int] = {}  # the one that came last is last
 
     def see(self, name: Name, worth: bool) -> int:
-        """Another one came: how many there were. Number 0 is that of shapes that have none."""
+        """Another one came: how many there were."""
         counts = self.last
         count = counts.pop(name, 0) + 1
-        if not worth or not name[1]:
+        if not worth:
             return 0
         counts[name] = count
         if len(counts) > _COUNTED_MAX:
