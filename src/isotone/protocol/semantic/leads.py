@@ -136,7 +136,7 @@ class Leader:
         if against is None:
             if len(self._found) >= _KNOWN_MAX:
                 self._found.clear()
-            against = self._found[shape] = [self._own[one] for one in self._index.conflicting(shape)]
+            against = self._found[shape] = list(map(self._own.__getitem__, self._index.conflicting(shape)))
         worth, patience = not (shape.wild and self._shapes.frees), self.patience
         for use in against:
             use.passed += 1
@@ -144,8 +144,9 @@ class Leader:
                 worth = use.usual >= 12 * patience
             elif worth:
                 worth = use.rare(patience)
-        if (self.used and ts > self.lead.end - LENGTH // 2) or (self.truce_used and ts > self.truce.end - LENGTH // 2):
-            self.stirred = True
+        half = ts + LENGTH // 2
+        if (self.used and not self._wait and half > self.lead.end) or (self.truce_used and half > self.truce.end):
+            self.stirred = True  # it is to be renewed
         count, number = 0, self._appeared[sender].find(shape)
         if number is not None and (worth or self._counts.last or self.truce.names):
             name = sender, number
@@ -177,7 +178,7 @@ class Leader:
         if gaps:
             use.usual += (8 * min(use.passed, 8 * patience) - use.usual) // gaps
         use.passed = 0
-        if ts <= lead.end and shape not in lead.shapes:
+        if ts <= lead.end and shape not in lead.shapes.all:
             self._jump(shape)
             ts = lead.end + 1
         if ts <= self.truce.end and not self.truce.permits(shape):
@@ -225,7 +226,7 @@ class Leader:
         if self._shapes.whole in repertoire:
             return None
         bound = lead.end > clock  # what was promised stays so, though it may have become less worth while
-        named = [shape for shape in repertoire if shape in numbers and (not bound or shape in lead.shapes)][-_REPERTOIRE_MAX:]
+        named = [shape for shape in repertoire if shape in numbers and (not bound or shape in lead.shapes.all)][-_REPERTOIRE_MAX:]
         lead.give(max(lead.end, clock + LENGTH), named)
         return [lead.end, *map(numbers.number, named)]
 

@@ -5,7 +5,7 @@ Where the relation does not go by items all shapes are looked at; there they are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from isotone.protocol.semantic.shapes import Shape, Shapes
 
@@ -13,28 +13,19 @@ from isotone.protocol.semantic.shapes import Shape, Shapes
 class Nearby:
     """Shapes in the order they were added, and by item."""
 
-    __slots__ = ("_all", "_by_item", "_conflict", "_vague")
+    __slots__ = ("_by_item", "_conflict", "_vague", "all")
 
     def __init__(self, shapes: Shapes, members: Iterable[Shape] = ()) -> None:
         self._conflict = shapes.conflict
-        self._all: dict[Shape, None] = {}
+        self.all: dict[Shape, None] = {}
         self._by_item: dict[str, dict[Shape, None]] = {}
         self._vague: dict[Shape, None] = {}
         for shape in members:
             self.add(shape)
 
-    def __contains__(self, shape: Shape) -> bool:
-        return shape in self._all
-
-    def __iter__(self) -> Iterator[Shape]:
-        return iter(self._all)
-
-    def __len__(self) -> int:
-        return len(self._all)
-
     def add(self, shape: Shape) -> None:
         """Put a shape in."""
-        self._all[shape] = None
+        self.all[shape] = None
         if shape.items is None:
             self._vague[shape] = None
         else:
@@ -43,7 +34,7 @@ class Nearby:
 
     def remove(self, shape: Shape) -> None:
         """Take one out."""
-        del self._all[shape]
+        del self.all[shape]
         if shape.items is None:
             del self._vague[shape]
             return
@@ -68,7 +59,7 @@ class Nearby:
     def _near(self, shape: Shape) -> Iterable[Shape]:
         items = shape.items
         if items is None:
-            return self._all
+            return self.all
         if not self._by_item:
             return self._vague
         if len(items) == 1 and not self._vague:

@@ -42,7 +42,7 @@ from isotone.protocol.ordering.clocks import ACK, CATCH_UP_NS, Clocked
 from isotone.protocol.ordering.dependencies import Dependencies
 from isotone.protocol.ordering.orderer import Batch, Evidence, Outbox
 from isotone.protocol.semantic.leads import Lead, Leader, Numbers
-from isotone.protocol.semantic.shapes import Shape, Shapes
+from isotone.protocol.semantic.shapes import LOOKED_AT_MAX, Shape, Shapes
 from isotone.protocol.semantic.truces import NAMES_MAX, Truce
 from isotone.protocol.semantic.waiting import Entry, Queue, Queues
 
@@ -51,6 +51,8 @@ _LEAD = 2
 _TRUCE = 3
 CONTESTED = 512
 """After a cast that needs an acknowledgement, so many others get one too."""
+POLITE_NS = 50_000
+"""So late, since nobody waits for it: the cast is handed over first."""
 _PATIENCE = 3
 BLOCK = 32
 """A block has so many bits of timestamps."""
@@ -67,19 +69,22 @@ class SemanticTotal(Clocked):
     looks = True
     packets = {ACK: "ack", _LEAD: "lead", _TRUCE: "truce"}  # noqa: RUF012
     __slots__ = (  # they lie close together: a turn in a quiet group finds them cold
-        "appeared", "calm", "contested", "crowd", "gated", "horizon", "known", "late", "lead_keys", "leader", "leads", "lone", "news",
-        "past", "promised", "queues", "ready", "received", "shapes", "tame", "truce_keys", "truces", "undelivered", "unready",
+        "appeared", "calm", "contested", "crowd", "gated", "horizon", "known", "late", "lead_keys", "leader", "leads", "lone",
+        "news", "own", "past", "polite", "promised", "queues", "ready", "received", "shapes", "tame", "truce_keys", "truces",
+        "undelivered", "unready",
     )  # fmt: skip
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         super().__init__(outbox, view, rank, seed)
         self.shapes = Shapes(view.ordering.conflicts)
         self.contested = 0  # so many casts to come are acknowledged though the own promises cover them
+        self.polite = 0  # what these ask for, as `must`
         self.received = Dependencies(rank, self.count)
         self.ready = [0] * self.count  # (a) holds for so many casts of each site
         self.unready: list[deque[Cast]] = [deque() for _ in range(self.count)]
         self.late = 0  # so many are in these queues
         self.undelivered = 0
+        self.own = 0  # so many of these are own ones
         self.lone: Entry | None = None  # the only one; if there are more, all are in the queues
         self.queues = Queues(self.shapes)
         self.horizon = 0  # every site's clock is past the keys below this, and up to it everything is delivered that can be …
@@ -101,7 +106,8 @@ class SemanticTotal(Clocked):
     # Sending
 
     def submit(self, batch: Batch, now: int) -> None:
-        if len(batch.payloads) == 1:
+        count = len(batch.payloads)
+        if count == 1 or (self.own and count > LOOKED_AT_MAX):  # who sends so much has to wait for itself anyhow
             self._send(batch)
             return
         for part in self.shapes.split(batch):
@@ -110,7 +116,9 @@ class SemanticTotal(Clocked):
     def _send(self, batch: Batch) -> None:
         rank, shapes = self.rank, self.shapes
         column = batch.items if shapes.by_items else batch.types
-        shape = shapes.known.get(column.values[0]) if column is not None and len(column.values) == 1 and batch.number is None else None
+        shape = None
+        if column is not None and len(column.values) == 1 and batch.number != 0:
+            shape = shapes.known.get(column.values[0])
         if shape is None:
             shape = shapes.of(len(batch.payloads), batch.types, batch.items) if batch.number != 0 else shapes.whole
         clock = self.lcv[rank]
@@ -156,6 +164,9 @@ class SemanticTotal(Clocked):
             self._say("acks")
         if self.mrmt >= clock:
             self.catch_up_at = None
+        elif self.mrmt < self.polite:
+            if self.catch_up_at is None or self.catch_up_at > now + POLITE_NS:
+                self.catch_up_at = now + POLITE_NS
         elif self.contested and self.catch_up_at is None:
             self.catch_up_at = now + CATCH_UP_NS
 
@@ -185,7 +196,10 @@ class SemanticTotal(Clocked):
             column = cast.items if shapes.by_items else cast.types
             shape = shapes.known.get(column.values[0]) if column is not None and len(column.values) == 1 and cast.number else None
             if shape is None:
-                shape = self._look(sender, cast)
+                try:
+                    shape = shapes.of(len(cast.payloads), cast.types, cast.items) if cast.number else shapes.whole
+                except ConfigError as error:
+                    raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
             ts = stamp[0] if stamp else 0
             if ts <= last or self.promised or shape.wild:
                 self._check(sender, ts, shape, last, tame)
@@ -199,13 +213,15 @@ class SemanticTotal(Clocked):
                 covered = self.tame[rank] and ts >> BLOCK <= self.mrmt >> BLOCK
             else:
                 covered = self.leader.covers(shape, ts, sender)
-            if not covered or self.contested:
-                needed = ts - 1 if sender < rank else ts  # Definition 10
+            needed = ts - 1 if sender < rank else ts  # Definition 10
+            if covered:
+                if self.contested:
+                    self.contested -= 1
+                    self.polite = max(self.polite, needed)
+            else:
                 if needed > self.must:
                     self.must = needed
-                if covered:
-                    self.contested -= 1
-                elif not (lcv[rank] < self.leader.lead.end < ts or lcv[rank] < self.leader.truce.end < ts):  # it has not jumped
+                if not (lcv[rank] < self.leader.lead.end < ts or lcv[rank] < self.leader.truce.end < ts):  # it has not jumped
                     self.contested = CONTESTED
             lcv[sender] = ts
             self.next_keys[sender] = (ts + 1) * self.count + sender
@@ -224,13 +240,6 @@ class SemanticTotal(Clocked):
                     continue
             self._queue(sender, cast, shape)
 
-    def _look(self, sender: int, cast: Cast) -> Shape:
-        """The shape of a cast; `RemoteProtocolError` if it has none."""
-        try:
-            return self.shapes.of(len(cast.payloads), cast.types, cast.items) if cast.number else self.shapes.whole
-        except ConfigError as error:
-            raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
-
     def _check(self, sender: int, ts: int, shape: Shape, last: int, tame: bool) -> None:
         """Raise `RemoteProtocolError` unless a cast keeps its sender's promises and follows the timestamp `last`."""
         if ts <= last:
@@ -238,7 +247,7 @@ class SemanticTotal(Clocked):
         if shape.wild and tame and ts >> BLOCK <= last >> BLOCK:
             raise RemoteProtocolError(f"rank {sender} sends its first wild cast at {ts}, in the block of {last}")
         lead, truce = self.leads[sender], self.truces[sender]
-        if ts <= lead.end and shape not in lead.shapes and not shape.free:
+        if ts <= lead.end and shape not in lead.shapes.all and not shape.free:
             raise RemoteProtocolError(f"rank {sender} has promised up to {lead.end} what it breaks at {ts}")
         if ts <= truce.end and not truce.permits(shape):
             raise RemoteProtocolError(f"rank {sender} has promised to spare up to {truce.end} what it meets at {ts}")
@@ -264,7 +273,7 @@ class SemanticTotal(Clocked):
         shapes = {shape: None for number in stamp[2:] if (shape := self.appeared[sender].shape(number)) is not None}
         if len(stamp) < 2 or len(shapes) != len(stamp) - 2 or not max(stamp[0], lead.end) <= stamp[1]:
             raise RemoteProtocolError(f"malformed lead from rank {sender}")
-        if lead.end > stamp[0] and not all(shape in lead.shapes for shape in shapes):
+        if lead.end > stamp[0] and not all(shape in lead.shapes.all for shape in shapes):
             raise RemoteProtocolError(f"rank {sender} takes back what it has promised up to {lead.end}")
         lead.give(stamp[1], shapes)
         self.lead_keys[sender] = (lead.end + 1) * self.count + sender
@@ -304,6 +313,8 @@ class SemanticTotal(Clocked):
         self.news = True
         entry = cast.stamp[0] * self.count + sender, sender, cast, shape
         self.undelivered += 1
+        if sender == self.rank:
+            self.own += 1
         if self.undelivered == 1:
             self.lone = entry
             return
@@ -334,8 +345,10 @@ class SemanticTotal(Clocked):
         key, sender, cast, shape = self.lone
         if shape.free:
             self.news = True  # the horizon is not all that counts
-        if shape.free or key < best != past:
+        if shape.free:
             past = self._limit(shape)
+        elif past <= key < best and self._passed(shape, key):
+            past = best
         if key < past and cast.seq <= self.ready[sender]:
             self.lone = None
             self._deliver(sender, cast)
@@ -365,6 +378,17 @@ class SemanticTotal(Clocked):
                 self.ready[sender] = queue.popleft().seq
                 self.late -= 1
 
+    def _passed(self, shape: Shape, key: int) -> bool:
+        """Rule (c) for one cast that is not free."""
+        for site, clock in enumerate(self.next_keys):
+            if clock > key:
+                continue
+            if self.lead_keys[site] > key and self.leads[site].covers(shape):
+                continue
+            if self.truce_keys[site] <= key or shape not in self.truces[site].shapes.all:
+                return False
+        return True
+
     def _limit(self, shape: Shape) -> int:
         """Rule (c) for all casts of a shape: the smallest key that may still come and conflict with them."""
         limit = 1 << 200
@@ -373,7 +397,7 @@ class SemanticTotal(Clocked):
                 key = ((self.lcv[site] >> BLOCK) + 1 << BLOCK) * self.count + site
             if self.lead_keys[site] > key and self.leads[site].covers(shape):
                 key = self.lead_keys[site]
-            if self.truce_keys[site] > key and shape in self.truces[site].shapes:
+            if self.truce_keys[site] > key and shape in self.truces[site].shapes.all:
                 key = self.truce_keys[site]
             limit = min(limit, key)
         return limit
@@ -398,6 +422,8 @@ class SemanticTotal(Clocked):
 
     def _deliver(self, sender: int, cast: Cast) -> None:
         self.undelivered -= 1
+        if sender == self.rank:
+            self.own -= 1
         evidence = self.past.pop((sender, cast.seq)) if self.gated else None
         self.outbox.deliver(sender, cast, (0, cast.stamp[0], sender), evidence)
 

@@ -51,7 +51,7 @@ class Truce:
         """A shape gets its number, which may be one that was named before."""
         if name in self.names:
             self.names[name] = shape
-            if shape not in self.shapes:
+            if shape not in self.shapes.all:
                 self.shapes.add(shape)
                 self._permitted.clear()
 
