@@ -123,7 +123,7 @@ class Conflicts(msgspec.Struct, frozen=True, array_like=True, dict=True):
         by = self.by
         if by in ("operation", "both") and type_ is not None and type_ not in self.table:
             raise unknown("message type", type_, self.table)
-        if items is not None and self.by_name:
+        if items is not None and by in ("item", "both", "predicate"):
             if isinstance(items, str):
                 raise ConfigError(f"the items of a message are {items!r}: must be a list of texts, not one text")
             for item in items:

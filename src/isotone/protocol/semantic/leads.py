@@ -25,6 +25,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
+
 from isotone.protocol.semantic.nearby import Nearby
 from isotone.protocol.semantic.shapes import Shape, Shapes
 from isotone.protocol.semantic.truces import NAMES_MAX, Counts, Truce
@@ -251,15 +253,15 @@ class Leader:
         return [truce.end, *(part for name in names for part in name)]
 
 
-class _Use:
+class _Use(msgspec.Struct, eq=False, gc=False):
     """How often a shape of the own casts is sent, measured in conflicting casts of others."""
 
-    __slots__ = ("gaps", "passed", "usual")
-
-    def __init__(self) -> None:
-        self.passed = 0  # since it was last sent
-        self.gaps = -1  # so many are known, between two sends
-        self.usual = 0  # their mean, later that of the last ones; eight times
+    passed: int = 0
+    """Since it was last sent."""
+    gaps: int = -1
+    """So many are known, between two sends."""
+    usual: int = 0
+    """Their mean, later that of the last ones; eight times."""
 
     def rare(self, patience: int) -> bool:
         """Whether it is better left out of the repertoire: it usually comes seldom, or has ceased."""

@@ -18,6 +18,8 @@ from itertools import compress, repeat
 from typing import TypeAlias
 from weakref import ref
 
+import msgspec
+
 from isotone.model.columns import CODED_MAX, Items, Types, full
 from isotone.model.conflicts import Conflicts
 from isotone.model.records import Cast
@@ -35,24 +37,19 @@ _TYPES_MAX = 16
 _MEMO_MAX = 1024
 
 
-class Shape:
+class Shape(msgspec.Struct, eq=False, weakref=True):
     """The descriptions of a cast; none for the one that conflicts with everything.
 
     `items` are those that it touches if it conflicts only with shapes that touch one of them or are vague (None); a vague shape
     may conflict with any. `free`: it conflicts with nothing but `wild` shapes, which are those of messages without a type.
     """
 
-    __slots__ = ("__weakref__", "descriptions", "free", "items", "known", "serial", "wild")
-
-    def __init__(
-        self, serial: int, descriptions: tuple[Description, ...], items: tuple[str, ...] | None, free: bool, wild: bool
-    ) -> None:
-        self.serial = serial
-        self.descriptions = descriptions
-        self.items = items
-        self.free = free
-        self.wild = wild
-        self.known: dict[int, bool] = {}
+    serial: int
+    descriptions: tuple[Description, ...]
+    items: tuple[str, ...] | None
+    free: bool
+    wild: bool
+    known: dict[int, bool] = {}  # with which others it conflicts, by their serial
 
 
 class Shapes:
@@ -106,7 +103,9 @@ class Shapes:
         else:
             shape = self._one(type_, touched)
         if not self._typed or not self._itemised:
-            self._keep(touched if self._itemised else type_, shape)
+            if len(self.known) >= _MEMO_MAX:
+                self.known.clear()
+            self.known[touched if self._itemised else type_] = shape
         return shape
 
     def _of_types(self, types: Types, touched: tuple[str, ...] | None) -> Shape:
@@ -117,13 +116,10 @@ class Shapes:
         shape = self.known.get(values)
         if shape is None:
             shape = self._shape([(type_, None) for type_ in values])
-            self._keep(values, shape)
+            if len(self.known) >= _MEMO_MAX:
+                self.known.clear()
+            self.known[values] = shape
         return shape
-
-    def _keep(self, key: Hashable, shape: Shape) -> None:
-        if len(self.known) >= _MEMO_MAX:
-            self.known.clear()
-        self.known[key] = shape
 
     def conflict(self, one: Shape, two: Shape) -> bool:
         """Whether casts of these shapes must keep their order."""

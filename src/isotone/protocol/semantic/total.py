@@ -298,12 +298,12 @@ class SemanticTotal(Clocked):
             self.calm = 0
         numbers = self.appeared[sender]
         if shape is not numbers.last and not shape.free and shape is not self.shapes.whole:
-            number = numbers.see(shape)
-            if number:
+            number, spared = numbers.see(shape), self.leader.truce.names
+            if number and (self.promised or spared):
                 for truce in self.truces:
                     if truce.names:
                         truce.appears((sender, number), shape)
-                if (sender, numbers.forgotten) in self.leader.truce.names:
+                if (sender, numbers.forgotten) in spared:
                     self.must = max(self.must, self.lcv[self.rank])  # who gets the truce only now does not find it
         if self.gated:
             known = self.known[sender]
