@@ -129,8 +129,9 @@ def section(live: dict[str, Any]) -> list[str]:
             `python benchmarks/semantic.py --live {loads} --record docs/semantic-live.json`, some shares at a time."""),
         *paragraph(f"""Rounds are short, and two cores carry fifteen processes: take the throughput of `causal`, which looks at
             nothing, against `single_phase` ({_span(live, BOUND, "messages_per_s", PLAIN)}) as a measure of how far figures
-            scatter. The groups are new, so the latencies of *counter* and *items* are those of the time in which leads are learned. On
-            this interface a message takes as long as several processes need to compute, so what `semantic_total` computes for
+            scatter. The groups are new, so the latencies of *counter* and *items* are those of the time in which leads are
+            learned. On this interface a message takes as long as several processes need to compute, so what `semantic_total`
+            computes for
             each is seen, and the acknowledgements that share the two cores with it."""),
         *paragraph(f"""Against `single_phase`, where everything conflicts, it takes {_span(live, GAIN, "all", PLAIN, (1.0,))}
             times as long, and with less than that {_span(live, GAIN, "all", PLAIN, (0.0, 0.01, 0.1, 0.5))} times; what conflicts

@@ -60,7 +60,7 @@ def a_rival_is_not_found(patch: Patch) -> None:
     def first(self: Nearby, shape: Shape) -> Any:
         if not shape.items:
             return near(self, shape)
-        return {**self._vague, **self._by_item.get(shape.items[0], {})}
+        return {**self.vague, **self.by_item.get(shape.items[0], {})}
 
     patch.setattr(Nearby, "_near", first)
 

@@ -134,11 +134,15 @@ class Leader:
 
     def covers(self, shape: Shape, ts: int, sender: int) -> bool:
         """A cast of another member came, not a free one: whether it can do without this member's acknowledgement."""
-        against = self._found.get(shape)
+        against: Sequence[_Use] | None = self._found.get(shape)
         if against is None:
-            if len(self._found) >= _KNOWN_MAX:
-                self._found.clear()
-            against = self._found[shape] = list(map(self._own.__getitem__, self._index.conflicting(shape)))
+            index, items = self._index, shape.items
+            if items is not None and len(items) == 1 and not index.vague and items[0] not in index.by_item:
+                against = ()  # of what comes once nothing is kept
+            else:
+                if len(self._found) >= _KNOWN_MAX:
+                    self._found.clear()
+                against = self._found[shape] = list(map(self._own.__getitem__, index.conflicting(shape)))
         worth, patience = not (shape.wild and self._shapes.frees), self.patience
         for use in against:
             use.passed += 1

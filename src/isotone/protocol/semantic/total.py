@@ -13,9 +13,9 @@ Free casts conflict with nothing but wild ones (see `shapes`). Timestamps are pa
 its first wild cast, for which it goes to the next block. So all members promise from the start what free casts need.
 
 A site acknowledges a cast unless (c) holds without that everywhere. After one that it had to acknowledge it acknowledges the next
-ones too, as `single_phase` does: nobody waits for that, and the next one that conflicts finds the clocks where they would be
-there. With the same clocks it is delivered no later, since Definition 8 implies (a), (b) and (c). Only what jumps over a promise
-may be. A batch may be parted into several casts (see `shapes`).
+ones too, a moment later: nobody waits for that, and the next one that conflicts finds the clocks nearly where they would be in
+`single_phase`. With the same clocks it is delivered no later, since Definition 8 implies (a), (b) and (c). Only what jumps over a
+promise may be. A batch may be parted into several casts (see `shapes`), a large one only while nothing of its sender waits.
 
 Why it is right: conflicting casts are delivered in the order of their keys wherever both are. Let x conflict with m, have the
 smaller key, and come to a process that has delivered m. If (c) held for x's site j by its clock, x had come before, since streams
