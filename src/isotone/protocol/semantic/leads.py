@@ -154,9 +154,10 @@ class Leader:
         if (self.used and not self._wait and half > self.lead.end) or (self.truce_used and half > self.truce.end):
             self.stirred = True  # it is to be renewed
         count, number = 0, self._appeared[sender].find(shape)
-        if number is not None and (worth or self._counts.last or self.truce.names):
+        if number is not None:
             name = sender, number
-            count = self._counts.see(name, worth)
+            if worth or name in self._counts.last:
+                count = self._counts.see(name, worth)
             if ts <= self.truce.end and name in self.truce.names:
                 self.truce_used = True
                 return True
