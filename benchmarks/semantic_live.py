@@ -26,7 +26,8 @@ RATE: Final = 20.0
 ROUNDS: Final = 5
 ROUND_S: Final = 0.3
 LATENCY_S: Final = 1.0
-ORDERS: Final = ("single_phase", "semantic_total", "causal")
+PLAIN, GAIN, BOUND = "single_phase", "semantic_total", "causal"
+ORDERS: Final = (PLAIN, GAIN, BOUND)
 
 
 def measure(load: str, shares: Sequence[float], known: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -100,6 +101,20 @@ async def _latency(bench: Bench, mixes: list[dict[str, Any]]) -> dict[str, float
     return {name: round(fmean(delays) / 1e6, 4) for name, delays in parts.items() if delays}
 
 
+def _span(
+    live: dict[str, Any], order: str, what: str, other: str, shares: Sequence[float] = (), only: Sequence[str] = ()
+) -> str:
+    """The smallest and the largest ratio of what two orders take, or reach, in all cells or in some."""
+    found: list[float] = []
+    for load, record in live.items():
+        at = {(row["share"], row["order"]): {**row, **row["latency_ms"]} for row in record["rows"]}
+        for share in {share for share, _ in at}:
+            one, two = at[share, order].get(what), at[share, other].get(what)
+            if one and two and (not shares or share in shares) and (not only or load in only):
+                found.append(one / two)
+    return f"{min(found):.2f} to {max(found):.2f}" if found else "–"
+
+
 def section(live: dict[str, Any]) -> list[str]:
     """The live part of the page, of a record."""
     one = next(iter(live.values()))
@@ -112,15 +127,16 @@ def section(live: dict[str, Any]) -> list[str]:
             mean latency in ms at {one["rate"]:g} messages per second and member; medians of {one["rounds"]} rounds. In
             brackets the ratio to `single_phase`, and for the commuting share to the same messages in `causal`. Made by
             `python benchmarks/semantic.py --live {loads} --record docs/semantic-live.json`, some shares at a time."""),
-        *paragraph("""Rounds are short, and two cores carry fifteen processes: take the throughput of `causal`, which looks at
-            nothing, against `single_phase` as a measure of how far figures scatter; with several items in a batch they scatter
-            most. The groups are new, so the latencies of *counter* and *items* are those of the time in which leads are learned.
-            On this interface a message takes as long as several processes need to compute, so what `semantic_total` computes for
-            each, and the acknowledgements that share the two cores with it, are seen. The bounds above, which are about delays,
-            hold here only in part: where everything conflicts it takes 2 to 10 % longer than the plain order with types, and 20
-            to 25 % longer with items; messages that conflict with nothing take up to a fifth longer than in `causal`, and those
-            that do so only with some may take up to twice as long. Its throughput is 0.8 to 1.1 times that of the plain order,
-            but 0.66 to 0.81 where batches mix messages that conflict with others that do not, and become several casts."""),
+        *paragraph(f"""Rounds are short, and two cores carry fifteen processes: take the throughput of `causal`, which looks at
+            nothing, against `single_phase` ({_span(live, BOUND, "messages_per_s", PLAIN)}) as a measure of how far figures
+            scatter. The groups are new, so the latencies of *counter* and *items* are those of the time in which leads are
+            learned. On this interface a message takes as long as several processes need to compute, so what `semantic_total`
+            computes for
+            each is seen, and the acknowledgements that share the two cores with it."""),
+        *paragraph(f"""Against `single_phase`, where everything conflicts, it takes {_span(live, GAIN, "all", PLAIN, (1.0,))}
+            times as long, and with less than that {_span(live, GAIN, "all", PLAIN, (0.0, 0.01, 0.1, 0.5))} times; what conflicts
+            with nothing (the load *types*) takes {_span(live, GAIN, "commuting", BOUND, only=("types",))} times as long as in
+            `causal`. Its throughput is {_span(live, GAIN, "messages_per_s", PLAIN)} times that of `single_phase`."""),
         "| load | conflicting | `single_phase`, msg/s | `semantic_total`, msg/s | `causal`, msg/s | `single_phase`, ms "
         "| `semantic_total`, ms | commuting share, ms | `causal`, ms |",
         "| --- " + "| ---: " * 8 + "|",

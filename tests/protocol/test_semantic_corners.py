@@ -56,7 +56,7 @@ def test_a_shape_in_use_between_many_others_can_be_promised() -> None:
         lead = leader.announce(ts) if leader.due(ts) else None
         if lead is not None:
             announced += 1
-            assert set(map(there.shape, lead[1:])) == set(leader.lead.shapes)
+            assert set(map(there.shape, lead[1:])) == set(leader.lead.shapes.all)
     assert announced > 10
 
 
@@ -172,7 +172,8 @@ from isotone.model.columns import described
 from isotone.model.conflicts import Conflicts
 from isotone.protocol.semantic.shapes import Shapes
 print(Shapes(Conflicts.by_item()).of(4, *described(4, None, [["d"], ["b"], ["c"], ["a"]])).descriptions)
-print(Shapes(Conflicts.by_operation({one: [] for one in "abcd"})).of(4, *described(4, ["d", "b", "c", "a"], None)).descriptions)
+types = Conflicts.by_operation({one: [one] for one in "abcd"})
+print(Shapes(types).of(4, *described(4, ["d", "b", "c", "a"], None)).descriptions)
 """
 
 

@@ -47,7 +47,8 @@ def led(conflicts: Conflicts | None, *usual: list[Message]) -> Total:
     for site in run.sites:
         lead = site.orderer.leader.lead
         assert lead.end > max(site.orderer.lcv)
-        assert len(lead.shapes) == len(usual[site.rank])
+        of = site.orderer.shapes.of
+        assert set(lead.shapes.all) == {of(1, Column([type_]), Column([items])) for type_, items in usual[site.rank]}
         site.orderer.contested = 0  # nobody remembers that casts needed acknowledgements
     return run
 
@@ -154,8 +155,22 @@ def test_several_items() -> None:
 def test_messages_of_one_turn_part_if_they_commute() -> None:
     run = Total(2, COUNTER)
     casts = run.send(0, INC, DEC, INC, UPD, INC)
-    assert [cast.types and cast.types.values for cast in casts] == [["increment"], ["decrement"], ["update"], ["increment"]]
-    assert [cast.number for cast in casts] == [1, 3, 4, 5]
+    assert [cast.types and cast.types.values for cast in casts] == [["increment", "decrement"], ["update"], ["increment"]]
+    assert [cast.number for cast in casts] == [1, 4, 5]
+    run.settle()
+    run.check(range(2))
+
+
+def test_a_large_batch_parts_only_while_nothing_of_its_sender_waits() -> None:
+    run = Total(2, TYPES)
+    mixed = [FREE, ORDERED] * 40
+    (free, ordered) = run.send(0, *mixed)
+    assert run.order(0) == [(0, 1)]  # the ordered ones wait
+    (whole,) = run.send(0, *mixed)
+    assert len(run.send(0, FREE, ORDERED)) == 2  # few are looked at one by one all the same
+    assert [cast.types and cast.types.values for cast in (free, ordered, whole)] == [["free"], ["ordered"], ["free", "ordered"]]
+    run.settle()
+    assert len(run.send(0, *mixed)) == 2
     run.settle()
     run.check(range(2))
 
@@ -201,18 +216,18 @@ def test_a_lead_and_a_jump() -> None:
 
 
 def test_a_lead_names_what_its_sender_sends() -> None:
-    run = eager(2, COUNTER)
-    run.send(1, DEC)
-    run.send(1, INC)
+    run = eager(2, BY_ITEM)
+    run.send(1, item("b"))
+    run.send(1, item("a"))
     run.settle()
-    run.send(0, INC)
+    run.send(0, item("c"))
     run.pass_on(0, 1)
     assert told(run.pass_on(1, 0))[0][1][2:] == [1, 2]  # in the order of their appearance
     run.settle()
     end = run.sites[1].orderer.leader.lead.end
-    (usual,) = run.send(1, DEC)
+    (usual,) = run.send(1, item("b"))
     assert usual.stamp[0] < end
-    (unusual,) = run.send(1, UPD)
+    (unusual,) = run.send(1, item("c"))
     assert unusual.stamp[0] == end + 1
     run.settle()
     run.check(range(2))
@@ -256,7 +271,7 @@ def test_a_shape_that_is_sent_seldom_leaves_the_repertoire() -> None:
             run.send(0, INC)
             run.settle()
     lead = run.sites[2].orderer.leader.lead
-    assert [shape.descriptions for shape in lead.shapes] == [(("increment", None),)]
+    assert [shape.descriptions for shape in lead.shapes.all] == [(("decrement", None),)]  # or increment
     (update,) = run.send(2, UPD)
     assert "jumps" in run.sites[2].notes
     assert told(run.ways[2, 0])[-1][0] == "lead"
@@ -295,11 +310,17 @@ def test_beside_casts_that_conflict_the_others_are_acknowledged_too(monkeypatch:
     for _ in range(2):
         (free,) = run.send(2, FREE)
         run.pass_on(2, 0)
+        assert run.order(0)[-1] == (2, free.seq)
+        assert not run.ways[0, 2]  # nobody waits for that: it is handed over first
+        assert site.deadline() == run.now + total.POLITE_NS
+        site.wake(run.now + total.POLITE_NS)
+        run._turn(0)
         assert told(run.ways[0, 2]) == [("ack", free.stamp)]
         run.settle()
     run.send(2, FREE)
     run.pass_on(2, 0)
     assert not run.ways[0, 2]
+    assert site.deadline() is None
     run.settle()
     run.check(range(3))
 
@@ -326,10 +347,10 @@ def test_a_lead_keeps_what_it_has_promised_though_it_is_worth_less() -> None:
             run.send(0, INC)
             run.settle()
     leader = run.sites[2].orderer.leader
-    assert [shape.descriptions for shape in leader.lead.shapes] == [(("increment", None),)]
+    assert [shape.descriptions for shape in leader.lead.shapes.all] == [(("decrement", None),)]  # or increment
     leader.patience, leader.wanted = 1_000, True
     assert leader.announce(run.sites[2].orderer.lcv[2]) is not None
-    assert [shape.descriptions for shape in leader.lead.shapes] == [(("increment", None),)]
+    assert [shape.descriptions for shape in leader.lead.shapes.all] == [(("decrement", None),)]  # or increment
 
 
 def test_silent_members_lead_without_a_relation_too() -> None:

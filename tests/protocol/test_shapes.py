@@ -42,7 +42,29 @@ def typed(*types: str) -> list[Message]:
 
 
 def test_what_commutes_is_parted_by_description() -> None:
-    assert parts(Shapes(COUNTER), typed("increment", "look", "increment", "decrement", "look")) == [[0, 2], [1, 4], [3]]
+    assert parts(Shapes(COUNTER), typed("increment", "look", "increment", "decrement", "look")) == [[0, 2, 3], [1, 4]]
+    apart = [(None, [name]) for name in ("x", "y", "x", "z", "y")]
+    assert parts(Shapes(Conflicts.by_item()), apart) == [[0, 2], [1, 4], [3]]
+
+
+def test_types_that_conflict_with_the_same_are_one() -> None:
+    shapes = Shapes(COUNTER)
+    assert of(shapes, 1, ["increment"], None) is of(shapes, 1, ["decrement"], None)
+    assert of(shapes, 2, ["increment", "decrement"], None) is of(shapes, 1, ["decrement"], None)
+    assert parts(shapes, typed(*["increment", "decrement"] * 100)) == [list(range(200))]
+    table = {"put": ["put", "set"], "set": ["set"], "size": []}
+    both = Shapes(Conflicts.by_both(table, {"size": ["set"]}))
+    assert of(both, 1, ["put"], [["x"]]) is not of(both, 1, ["set"], [["x"]])  # one of them whatever the items are
+    assert of(both, 1, ["put"], [["x"]]) is not of(both, 1, ["put"], [["y"]])
+
+
+def test_next_to_a_type_that_conflicts_with_more_another_says_nothing() -> None:
+    shapes = Shapes(COUNTER)
+    assert of(shapes, 2, ["look", "update"], None) is of(shapes, 1, ["update"], None)
+    assert of(shapes, 3, ["increment", "update", "look"], None) is of(shapes, 1, ["update"], None)
+    assert of(shapes, 2, [None, "look"], None) is of(shapes, 1, [None], None)
+    with pytest.raises(ConfigError, match="increase"):
+        of(shapes, 2, ["update", "increase"], None)
 
 
 def test_what_conflicts_keeps_its_order() -> None:
@@ -84,12 +106,13 @@ def test_an_undeclared_type_is_refused() -> None:
         of(Shapes(COUNTER), 1, ["increase"], None)
 
 
-def test_nothing_is_kept_of_shapes_that_nobody_uses() -> None:
+def test_of_shapes_that_nobody_uses_only_the_last_are_kept() -> None:
     shapes = Shapes(Conflicts.by_item())
     kept = of(shapes, 1, None, [["kept"]])
     for number in range(5_000):
         assert not shapes.conflict(kept, of(shapes, 1, None, [[str(number)]]))
-    assert len(shapes._shapes) <= 2
+    assert len(shapes.known) <= 1024
+    assert len(shapes._shapes) <= 1025
     assert len(kept.known) <= 1024
 
 

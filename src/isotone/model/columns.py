@@ -119,21 +119,24 @@ def column(entries: Sequence[T]) -> Column[T]:
 
 
 def described(
-    count: int, types: Sequence[str | None] | None, items: Sequence[Sequence[str] | None] | None
+    count: int, types: Sequence[str | None] | None, items: Sequence[Sequence[str] | None] | None, named: bool = False
 ) -> tuple[Types | None, Items | None]:
-    """The columns of `count` messages, of at least one, that the application hands in; what it may change later is copied."""
+    """The columns of `count` messages, of at least one, that the application hands in; what it may change later is copied.
+
+    Types and items must be texts; with `named`, items that are not empty.
+    """
     if (types is not None and len(types) != count) or (items is not None and len(items) != count):
         raise LocalProtocolError("types and items must have one entry per payload")
     if count == 1:
-        items_copied = copied(types[0] if types else None, items[0] if items else None)
+        items_copied = copied(types[0] if types else None, items[0] if items else None, named)
         return None if types is None else Column([types[0]]), None if items is None else Column([items_copied])
     if types is not None and not set(map(type, types)) <= _TEXTS:
         for type_ in types:
             copied(type_, None)
-    return None if types is None else column(types), None if items is None else _items(items)
+    return None if types is None else column(types), None if items is None else _items(items, named)
 
 
-def copied(type_: str | None, items: Sequence[str] | None) -> tuple[str, ...] | None:
+def copied(type_: str | None, items: Sequence[str] | None, named: bool = False) -> tuple[str, ...] | None:
     """The items of a message, which the application may change later; `ConfigError` if its type or its items are no texts."""
     if type_ is not None and not isinstance(type_, str):
         raise ConfigError(f"the type of a message is {type_!r}: must be a text")
@@ -144,15 +147,18 @@ def copied(type_: str | None, items: Sequence[str] | None) -> tuple[str, ...] | 
     for item in items:
         if not isinstance(item, str):
             raise ConfigError(f"an item of a message is {item!r}: must be a text")
+        if named and not item:
+            raise ConfigError("an item of a message has no name: items are texts that are not empty")
     return tuple(items)
 
 
-def _items(entries: Sequence[Sequence[str] | None]) -> Items:
+def _items(entries: Sequence[Sequence[str] | None], named: bool) -> Items:
     if set(map(type, entries)) <= {list, tuple}:
         with suppress(ValueError, TypeError):  # most messages touch one item
             words = column([word for (word,) in entries])  # type: ignore[misc]  # None is none of these
-            return Column([copied(None, (word,)) for word in words.values], words.codes)
-    return column([copied(None, one) for one in entries])
+            if set(map(type, words.values)) == {str} and (not named or all(words.values)):
+                return Column(list(zip(words.values, strict=True)), words.codes)
+    return column([copied(None, one, named) for one in entries])
 
 
 def joined(one: Column[T] | None, count: int, two: Column[T] | None, more: int) -> Column[T] | None:

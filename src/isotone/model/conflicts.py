@@ -26,7 +26,7 @@ import json
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, product, repeat
+from itertools import product, repeat
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -136,17 +136,18 @@ class Conflicts(msgspec.Struct, frozen=True, array_like=True, dict=True):
             except Exception as error:
                 raise ConfigError(f"{self.title} fails for type {type_!r} and items {items!r}: {error}") from error
 
+    @property
+    def by_name(self) -> bool:
+        """Whether it looks at items: then they must have names."""
+        return self.by in ("item", "both", "predicate")
+
     def validate_all(self, count: int, types: Types | None, items: Items | None) -> None:
-        """`validate` for so many messages, given as columns."""
-        if count == 1:
-            type_ = types.values[0] if types else None
-            if self.by != "operation" or (type_ is not None and type_ not in self.table):  # nothing else is to be looked at
-                self.validate(type_, items.values[0] if items else None)
-        elif self.by == "predicate" or (items is not None and self.by != "operation" and not _plain(items.values)):
+        """`validate` for so many messages, given as columns whose items are all right."""
+        if self.by == "predicate":
             columns = full(types, count) or repeat(None, count), full(items, count) or repeat(None, count)
             for type_, some in dict.fromkeys(zip(*columns, strict=True)):
                 self.validate(type_, some)
-        else:
+        elif types is not None and (count > 1 or types.values[0] not in self.table):  # few calls for one message
             self.validate_types(types)
 
     def validate_types(self, types: Types | None) -> None:
@@ -362,12 +363,6 @@ def _closed(table: Mapping[str, list[str]], types: tuple[str, ...]) -> tuple[Pai
                 raise unknown("type", other, types)
             pairs.update(((one, other), (other, one)))
     return tuple(sorted(pairs))
-
-
-def _plain(items: Sequence[tuple[str, ...] | None]) -> bool:
-    """Whether all items are named, seen without a loop over them."""
-    every = list(chain.from_iterable(filter(None, items)))
-    return set(map(type, every)) <= {str} and "" not in every
 
 
 def _share(items_a: Sequence[str] | None, items_b: Sequence[str] | None) -> bool:

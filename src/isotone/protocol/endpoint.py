@@ -63,7 +63,9 @@ class Endpoint:
         self._governed: View | None = None
         self._backlog = 0
         self._leave_wanted = False
-        self._conflicts = config.ordering.relation
+        relation = config.ordering.relation
+        self._named = relation is not None and relation.by_name
+        self._conflicts = relation if relation is not None and relation.by != "item" else None  # or items are all it looks at
         self._next_number = 1
         self._wanted: Switch | None = None  # asked for by the application, and not yet by this process
         self._upcalls: list[Upcall] = []
@@ -107,7 +109,7 @@ class Endpoint:
             raise Blocked(self.blocked)
         columns: tuple[Types | None, Items | None] = (None, None)
         if payloads and (types is not None or items is not None):
-            columns = described(len(payloads), types, items)
+            columns = described(len(payloads), types, items, self._named)
         if self._conflicts is not None:
             self._conflicts.validate_all(len(payloads), *columns)
         accepted, size = self.pending.add(payloads, *columns)

@@ -23,7 +23,9 @@ Invariants: a lead's end does not decrease; while it lies ahead of the clock, it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
 
 from isotone.protocol.semantic.nearby import Nearby
 from isotone.protocol.semantic.shapes import Shape, Shapes
@@ -49,6 +51,7 @@ class Numbers:
         self.last: Shape | None = None  # nothing changes if it comes again
         self._number: dict[Shape, int] = {}  # the one that came last is last
         self._shape: dict[int, Shape] = {}
+        self.find: Callable[[Shape], int | None] = self._number.get  # the number of a shape, if it is remembered
 
     def see(self, shape: Shape) -> int:
         """A cast of this shape is next in the stream: its number if that is a new one, otherwise 0."""
@@ -64,10 +67,6 @@ class Numbers:
                 del self._shape[self.forgotten]
         self._number[shape] = number
         return new
-
-    def find(self, shape: Shape) -> int:
-        """The number of a shape; 0 if it is not remembered."""
-        return self._number.get(shape, 0)
 
     def __contains__(self, shape: Shape) -> bool:
         """Whether a shape is remembered; one that appeared long ago may be forgotten although it is still sent."""
@@ -85,21 +84,28 @@ class Numbers:
 class Lead:
     """What a member has promised, as anybody sees it: up to `end` it sends `shapes` only, and free ones."""
 
-    __slots__ = ("_all", "end", "shapes")
+    __slots__ = ("_all", "_covered", "end", "shapes")
 
     def __init__(self, all_shapes: Shapes) -> None:
         self._all = all_shapes
         self.end = 0
         self.shapes = Nearby(all_shapes)
+        self._covered: dict[Shape, bool] = {}
 
     def give(self, end: int, shapes: Iterable[Shape]) -> None:
         """Promise something else."""
         self.end = end
         self.shapes = Nearby(self._all, shapes)
+        self._covered.clear()
 
     def covers(self, shape: Shape) -> bool:
         """Whether a cast of this shape is covered if it lies within the lead."""
-        return not (shape.wild and self._all.frees) and self.shapes.clear_of(shape)
+        covered = self._covered.get(shape)
+        if covered is None:
+            if len(self._covered) >= _KNOWN_MAX:
+                self._covered.clear()
+            covered = self._covered[shape] = not (shape.wild and self._all.frees) and self.shapes.clear_of(shape)
+        return covered
 
 
 class Leader:
@@ -115,9 +121,9 @@ class Leader:
         self._own: dict[Shape, _Use] = {}  # the last one used is last
         self._latest: Shape | None = None  # that one
         self._index = Nearby(shapes)  # of the own ones
-        self._found: dict[Shape, tuple[list[_Use], bool]] = {}  # own uses in conflict with a shape; whether the lead covers it
+        self._found: dict[Shape, list[_Use]] = {}  # own uses in conflict with a shape
         self._counts = Counts()
-        self.stirred = False  # whether one of these may be true: wanted, used, truce_wanted, truce_used
+        self.stirred = False  # whether one of these may be due: a lead, a truce
         self.wanted = False  # a lead would have covered a cast, or was jumped over and is worth it
         self._spared = 0  # casts covered since the lead was last jumped over
         self.used = False  # whether there were any since it was announced
@@ -128,13 +134,15 @@ class Leader:
 
     def covers(self, shape: Shape, ts: int, sender: int) -> bool:
         """A cast of another member came, not a free one: whether it can do without this member's acknowledgement."""
-        found = self._found.get(shape)
-        if found is None:
-            if len(self._found) >= _KNOWN_MAX:
-                self._found.clear()
-            found = [self._own[one] for one in self._index.conflicting(shape)], self.lead.end > 0 and self.lead.covers(shape)
-            self._found[shape] = found
-        against, covered = found
+        against: Sequence[_Use] | None = self._found.get(shape)
+        if against is None:
+            index, items = self._index, shape.items
+            if items is not None and len(items) == 1 and not index.vague and items[0] not in index.by_item:
+                against = ()  # of what comes once nothing is kept
+            else:
+                if len(self._found) >= _KNOWN_MAX:
+                    self._found.clear()
+                against = self._found[shape] = list(map(self._own.__getitem__, index.conflicting(shape)))
         worth, patience = not (shape.wild and self._shapes.frees), self.patience
         for use in against:
             use.passed += 1
@@ -142,16 +150,20 @@ class Leader:
                 worth = use.usual >= 12 * patience
             elif worth:
                 worth = use.rare(patience)
-        count = 0
-        if worth or self._counts.last or self.truce.names:
-            name = sender, self._appeared[sender].find(shape)
-            count = self._counts.see(name, worth)
+        half = ts + LENGTH // 2
+        if (self.used and not self._wait and half > self.lead.end) or (self.truce_used and half > self.truce.end):
+            self.stirred = True  # it is to be renewed
+        count, number = 0, self._appeared[sender].find(shape)
+        if number is not None:
+            name = sender, number
+            if worth or name in self._counts.last:
+                count = self._counts.see(name, worth)
             if ts <= self.truce.end and name in self.truce.names:
-                self.truce_used = self.stirred = True
+                self.truce_used = True
                 return True
-        if covered and ts <= self.lead.end:
+        if ts <= self.lead.end and self.lead.covers(shape):
             self._spared += 1
-            self.used = self.stirred = True
+            self.used = True
             return True
         if worth:
             if not self._wait:
@@ -163,16 +175,17 @@ class Leader:
         return False
 
     def stamp(self, shape: Shape, ts: int) -> int:
-        """The timestamp for an own cast of this shape: `ts`, or the first one beyond the promises that it would break."""
-        if shape.free:
-            return ts
-        lead, use = self.lead, self._own.get(shape)
-        if ts > lead.end and (use is None or use.rare(self.patience)):
+        """The timestamp for an own cast of this shape, not a free one: `ts`, or the first beyond the promises it would break."""
+        lead, use, patience = self.lead, self._own.get(shape), self.patience
+        if ts > lead.end and (use is None or ((use.passed >= patience or use.usual >= 12 * patience) and use.rare(patience))):
             self._wait = self._trial  # a lead would be jumped over
         if use is None or shape is not self._latest:
             use = self._last(shape, use)
-        use.again(self.patience)
-        if ts <= lead.end and shape not in lead.shapes:
+        use.gaps = gaps = min(use.gaps + 1, 8)
+        if gaps:
+            use.usual += (8 * min(use.passed, 8 * patience) - use.usual) // gaps
+        use.passed = 0
+        if ts <= lead.end and shape not in lead.shapes.all:
             self._jump(shape)
             ts = lead.end + 1
         if ts <= self.truce.end and not self.truce.permits(shape):
@@ -220,9 +233,8 @@ class Leader:
         if self._shapes.whole in repertoire:
             return None
         bound = lead.end > clock  # what was promised stays so, though it may have become less worth while
-        named = [shape for shape in repertoire if shape in numbers and (not bound or shape in lead.shapes)][-_REPERTOIRE_MAX:]
+        named = [shape for shape in repertoire if shape in numbers and (not bound or shape in lead.shapes.all)][-_REPERTOIRE_MAX:]
         lead.give(max(lead.end, clock + LENGTH), named)
-        self._found.clear()
         return [lead.end, *map(numbers.number, named)]
 
     def truce_due(self, clock: int) -> bool:
@@ -246,25 +258,18 @@ class Leader:
         return [truce.end, *(part for name in names for part in name)]
 
 
-class _Use:
+class _Use(msgspec.Struct, eq=False, gc=False):
     """How often a shape of the own casts is sent, measured in conflicting casts of others."""
 
-    __slots__ = ("_gaps", "passed", "usual")
-
-    def __init__(self) -> None:
-        self.passed = 0  # since it was last sent
-        self._gaps = -1  # so many are known, between two sends
-        self.usual = 0  # their mean, later that of the last ones; eight times
+    passed: int = 0
+    """Since it was last sent."""
+    gaps: int = -1
+    """So many are known, between two sends."""
+    usual: int = 0
+    """Their mean, later that of the last ones; eight times."""
 
     def rare(self, patience: int) -> bool:
         """Whether it is better left out of the repertoire: it usually comes seldom, or has ceased."""
         if self.usual >= 12 * patience:
             return True
         return self.passed >= patience and self.passed >= self.usual
-
-    def again(self, patience: int) -> None:
-        """It is sent."""
-        self._gaps = min(self._gaps + 1, 8)
-        if self._gaps:
-            self.usual += (8 * min(self.passed, 8 * patience) - self.usual) // self._gaps
-        self.passed = 0

@@ -5,7 +5,7 @@ Where the relation does not go by items all shapes are looked at; there they are
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from isotone.protocol.semantic.shapes import Shape, Shapes
 
@@ -13,50 +13,41 @@ from isotone.protocol.semantic.shapes import Shape, Shapes
 class Nearby:
     """Shapes in the order they were added, and by item."""
 
-    __slots__ = ("_all", "_by_item", "_conflict", "_vague")
+    __slots__ = ("_conflict", "all", "by_item", "vague")
 
     def __init__(self, shapes: Shapes, members: Iterable[Shape] = ()) -> None:
         self._conflict = shapes.conflict
-        self._all: dict[Shape, None] = {}
-        self._by_item: dict[str, dict[Shape, None]] = {}
-        self._vague: dict[Shape, None] = {}
+        self.all: dict[Shape, None] = {}
+        self.by_item: dict[str, dict[Shape, None]] = {}
+        self.vague: dict[Shape, None] = {}
         for shape in members:
             self.add(shape)
 
-    def __contains__(self, shape: Shape) -> bool:
-        return shape in self._all
-
-    def __iter__(self) -> Iterator[Shape]:
-        return iter(self._all)
-
-    def __len__(self) -> int:
-        return len(self._all)
-
     def add(self, shape: Shape) -> None:
         """Put a shape in."""
-        self._all[shape] = None
+        self.all[shape] = None
         if shape.items is None:
-            self._vague[shape] = None
+            self.vague[shape] = None
         else:
             for item in shape.items:
-                self._by_item.setdefault(item, {})[shape] = None
+                self.by_item.setdefault(item, {})[shape] = None
 
     def remove(self, shape: Shape) -> None:
         """Take one out."""
-        del self._all[shape]
+        del self.all[shape]
         if shape.items is None:
-            del self._vague[shape]
+            del self.vague[shape]
             return
         for item in shape.items:
-            row = self._by_item[item]
+            row = self.by_item[item]
             row.pop(shape, None)
             if not row:
-                del self._by_item[item]
+                del self.by_item[item]
 
     def conflicting(self, shape: Shape) -> list[Shape]:
         """Those that conflict with a shape."""
         items, conflict = shape.items, self._conflict
-        if items is not None and len(items) == 1 and not self._vague and items[0] not in self._by_item:
+        if items is not None and len(items) == 1 and not self.vague and items[0] not in self.by_item:
             return []
         return [one for one in self._near(shape) if conflict(shape, one)]
 
@@ -68,12 +59,12 @@ class Nearby:
     def _near(self, shape: Shape) -> Iterable[Shape]:
         items = shape.items
         if items is None:
-            return self._all
-        if not self._by_item:
-            return self._vague
-        if len(items) == 1 and not self._vague:
-            return self._by_item.get(items[0], {})
-        near = dict(self._vague)
+            return self.all
+        if not self.by_item:
+            return self.vague
+        if len(items) == 1 and not self.vague:
+            return self.by_item.get(items[0], {})
+        near = dict(self.vague)
         for item in items:
-            near |= self._by_item.get(item, {})
+            near |= self.by_item.get(item, {})
         return near

@@ -1,13 +1,14 @@
 """What a cast is to the conflict relation, and how a batch is parted into casts that may pass each other.
 
 A message is described by what the relation looks at: its type, its items, or both. A *shape* is the set of descriptions in a
-cast; two casts conflict if any two of their messages do. A cast with more than a few descriptions, or with so many messages
-that looking at each would cost more than it gains, has the shape `whole`, which conflicts with everything. So has every cast
-of a view without a relation.
+cast; two casts conflict if any two of their messages do. Types that conflict with the same are one, and next to a type that
+conflicts with more another one says nothing: such casts have the same shape. A cast with more than a few descriptions, or with so
+many messages that looking at each would cost more than it gains, has the shape `whole`, which conflicts with everything. So has
+every cast of a view without a relation.
 
 Invariants: equal sets of descriptions are one object, so shapes are compared by identity; whether two shapes conflict is asked
-once as long as both live; nothing is kept of a shape with items that nobody refers to. Shapes depend on the cast and the relation
-alone: all members see the same ones.
+once as long as both live; of the shapes with items that nobody refers to only the last ones are kept. Shapes depend on the cast
+and the relation alone: all members see the same ones.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from itertools import compress, repeat
 from typing import TypeAlias
 from weakref import ref
+
+import msgspec
 
 from isotone.model.columns import CODED_MAX, Items, Types, full
 from isotone.model.conflicts import Conflicts
@@ -28,28 +31,25 @@ Description: TypeAlias = tuple[str | None, tuple[str, ...] | None]
 DESCRIPTIONS_MAX = 4
 PARTS_MAX = 4
 """Into so many casts a batch is parted at most."""
-_LOOKED_AT_MAX = 64
+LOOKED_AT_MAX = 64
+"""The messages of larger batches are not looked at one by one."""
+_TYPES_MAX = 16
 _MEMO_MAX = 1024
 
 
-class Shape:
+class Shape(msgspec.Struct, eq=False, weakref=True):
     """The descriptions of a cast; none for the one that conflicts with everything.
 
     `items` are those that it touches if it conflicts only with shapes that touch one of them or are vague (None); a vague shape
     may conflict with any. `free`: it conflicts with nothing but `wild` shapes, which are those of messages without a type.
     """
 
-    __slots__ = ("__weakref__", "descriptions", "free", "items", "known", "serial", "wild")
-
-    def __init__(
-        self, serial: int, descriptions: tuple[Description, ...], items: tuple[str, ...] | None, free: bool, wild: bool
-    ) -> None:
-        self.serial = serial
-        self.descriptions = descriptions
-        self.items = items
-        self.free = free
-        self.wild = wild
-        self.known: dict[int, bool] = {}
+    serial: int
+    descriptions: tuple[Description, ...]
+    items: tuple[str, ...] | None
+    free: bool
+    wild: bool
+    known: dict[int, bool] = {}  # with which others it conflicts, by their serial
 
 
 class Shapes:
@@ -63,10 +63,14 @@ class Shapes:
         self._in_order = relation is not None and relation.by == "predicate"  # to which the order of items may say something
         self._by_item = relation is not None and relation.by in ("item", "both")
         self._table = relation.table if relation is not None else {}
+        first: dict[frozenset[tuple[str, bool]], str] = {}
+        self._twin = {type_: first.setdefault(frozenset(row.items()), type_) for type_, row in self._table.items()}
         self._always = {one for one, _ in relation.always} if relation is not None else set()
         self.frees = not all(self._table.values())  # whether there are types that conflict with nothing
         self._shapes: dict[Hashable, ref[Shape]] = {}  # by their descriptions; a type and items, if there is one
         self._plain: dict[str | None, Shape] = {}  # those of one type alone; the relation bounds their number
+        self.by_items = relation is not None and relation.by == "item"
+        self.known: dict[Hashable, Shape] = {}  # where types say it all by type, or types; `by_items` by items
         self._serial = 0
         self.whole = Shape(0, (), None, False, True)
 
@@ -80,28 +84,42 @@ class Shapes:
 
     def of(self, count: int, types: Types | None, items: Items | None) -> Shape:
         """The shape of `count` messages. `ConfigError` if one is none of this relation."""
-        if not self._itemised:
-            if types is not None and len(types.values) == 1 and (shape := self._plain.get(types.values[0])) is not None:
-                return shape
-        elif items is not None and len(items.values) == 1 and (types is None or not self._typed):
-            touched = items.values[0]
-            known = self._shapes.get((None, touched))
-            if known is not None and (shape := known()) is not None:
-                return shape
-            if not self._typed and touched is not None and len(touched) == 1 and touched[0]:  # most are like this
-                return self._new((None, touched), ((None, touched),), touched, False, False)
         if self.relation is None:
             return self.whole
         types, items = types if self._typed else None, items if self._itemised else None
         if items is not None and len(items.values) > 1:
-            if count > _LOOKED_AT_MAX:
+            if count > LOOKED_AT_MAX:
                 self.relation.validate_types(types)
                 return self.whole
             return self._shape(zip(full(types, count) or repeat(None), full(items, count) or (), strict=False))
         touched = items.values[0] if items else None
         if types is not None and len(types.values) > 1:
+            return self._of_types(types, touched)
+        type_ = types.values[0] if types else None
+        if self.by_items and touched is not None and len(touched) == 1 and touched[0]:  # most are like this
+            description = None, touched
+            kept = self._shapes.get(description)
+            shape = (kept() if kept is not None else None) or self._new(description, (description,), touched, False, False)
+        else:
+            shape = self._one(type_, touched)
+        if not self._typed or not self._itemised:
+            if len(self.known) >= _MEMO_MAX:
+                self.known.clear()
+            self.known[touched if self._itemised else type_] = shape
+        return shape
+
+    def _of_types(self, types: Types, touched: tuple[str, ...] | None) -> Shape:
+        """The shape of messages of several types."""
+        if self._itemised or len(types.values) > _TYPES_MAX:
             return self._shape([(type_, touched) for type_ in types.distinct])
-        return self._one(types.values[0] if types else None, touched)
+        values = tuple(types.values)
+        shape = self.known.get(values)
+        if shape is None:
+            shape = self._shape([(type_, None) for type_ in values])
+            if len(self.known) >= _MEMO_MAX:
+                self.known.clear()
+            self.known[values] = shape
+        return shape
 
     def conflict(self, one: Shape, two: Shape) -> bool:
         """Whether casts of these shapes must keep their order."""
@@ -126,11 +144,11 @@ class Shapes:
         mixed = items is not None and len(items.values) > 1
         if not mixed and (types is None or len(types.values) == 1):
             return [batch]
-        if count > _LOOKED_AT_MAX:
+        if count > LOOKED_AT_MAX:
             if mixed or types is None or not 1 < len(types.values) <= DESCRIPTIONS_MAX:
                 return [batch]
             shapes = [self._one(type_, items.values[0] if items else None) for type_ in types.values]
-            groups = self._groups(list(shapes))
+            groups = self._groups(list(dict.fromkeys(shapes)))
             if not 1 < len(groups) <= PARTS_MAX:
                 return [batch]
             return self._parted(batch, types, [[code for code, shape in enumerate(shapes) if shape in group] for group in groups])
@@ -201,6 +219,17 @@ class Shapes:
             return None
         return tuple(items) if self._in_order or len(items) == 1 else tuple(sorted(items))
 
+    def _type(self, type_: str | None) -> str | None:
+        """The type that stands for all that conflict with the same as this one."""
+        return self._twin.get(type_, type_) if self._typed and type_ is not None else None
+
+    def _widest(self, descriptions: tuple[Description, ...]) -> tuple[Description, ...]:
+        """Of types alone, those that conflict with something that no other of them conflicts with."""
+        if (None, None) in descriptions:
+            return ((None, None),)
+        rows = {one: self._table[one[0]].keys() for one in descriptions if one[0] is not None}
+        return tuple(one for one, row in rows.items() if not any(row < other for other in rows.values()))
+
     def _one(self, type_: str | None, items: Sequence[str] | None) -> Shape:
         """The shape of messages that all say the same."""
         if not self._itemised or (items is None and self._table):
@@ -208,13 +237,16 @@ class Shapes:
             if shape is None:
                 shape = self._plain[type_] = self._shape(((type_, None),))
             return shape
-        description = type_, self._tuple(items)
+        description = self._type(type_), self._tuple(items)
         return self._known(description, (description,))
 
     def _shape(self, described: Iterable[tuple[str | None, Sequence[str] | None]]) -> Shape:
         descriptions = tuple({
-            (type_ if self._typed else None, self._tuple(items) if self._itemised else None): None for type_, items in described
+            (self._type(type_), self._tuple(items) if self._itemised else None): None for type_, items in described
         })  # fmt: skip
+        if 1 < len(descriptions) <= _TYPES_MAX and not self._itemised:
+            self._validate(descriptions)
+            descriptions = self._widest(descriptions)
         if len(descriptions) > DESCRIPTIONS_MAX:
             self._validate(descriptions)
             return self.whole

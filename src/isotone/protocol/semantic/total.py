@@ -13,9 +13,9 @@ Free casts conflict with nothing but wild ones (see `shapes`). Timestamps are pa
 its first wild cast, for which it goes to the next block. So all members promise from the start what free casts need.
 
 A site acknowledges a cast unless (c) holds without that everywhere. After one that it had to acknowledge it acknowledges the next
-ones too, as `single_phase` does: nobody waits for that, and the next one that conflicts finds the clocks where they would be
-there. With the same clocks it is delivered no later, since Definition 8 implies (a), (b) and (c). Only what jumps over a promise
-may be. A batch may be parted into several casts (see `shapes`).
+ones too, a moment later: nobody waits for that, and the next one that conflicts finds the clocks nearly where they would be in
+`single_phase`. With the same clocks it is delivered no later, since Definition 8 implies (a), (b) and (c). Only what jumps over a
+promise may be. A batch may be parted into several casts (see `shapes`), a large one only while nothing of its sender waits.
 
 Why it is right: conflicting casts are delivered in the order of their keys wherever both are. Let x conflict with m, have the
 smaller key, and come to a process that has delivered m. If (c) held for x's site j by its clock, x had come before, since streams
@@ -38,11 +38,11 @@ from collections.abc import Sequence
 from isotone.model.errors import ConfigError, RemoteProtocolError
 from isotone.model.records import Cast, Direct
 from isotone.model.view import View
-from isotone.protocol.ordering.clocks import ACK, Clocked
+from isotone.protocol.ordering.clocks import ACK, CATCH_UP_NS, Clocked
 from isotone.protocol.ordering.dependencies import Dependencies
 from isotone.protocol.ordering.orderer import Batch, Evidence, Outbox
 from isotone.protocol.semantic.leads import Lead, Leader, Numbers
-from isotone.protocol.semantic.shapes import Shape, Shapes
+from isotone.protocol.semantic.shapes import LOOKED_AT_MAX, Shape, Shapes
 from isotone.protocol.semantic.truces import NAMES_MAX, Truce
 from isotone.protocol.semantic.waiting import Entry, Queue, Queues
 
@@ -51,6 +51,8 @@ _LEAD = 2
 _TRUCE = 3
 CONTESTED = 512
 """After a cast that needs an acknowledgement, so many others get one too."""
+POLITE_NS = 50_000
+"""So late, since nobody waits for it: the cast is handed over first."""
 _PATIENCE = 3
 BLOCK = 32
 """A block has so many bits of timestamps."""
@@ -67,19 +69,22 @@ class SemanticTotal(Clocked):
     looks = True
     packets = {ACK: "ack", _LEAD: "lead", _TRUCE: "truce"}  # noqa: RUF012
     __slots__ = (  # they lie close together: a turn in a quiet group finds them cold
-        "appeared", "contested", "crowd", "gated", "horizon", "known", "late", "lead_keys", "leader", "leads", "lone", "news",
-        "past", "promised", "queues", "ready", "received", "shapes", "tame", "truce_keys", "truces", "undelivered", "unready",
+        "appeared", "calm", "contested", "crowd", "gated", "horizon", "known", "late", "lead_keys", "leader", "leads", "lone",
+        "news", "own", "past", "polite", "promised", "queues", "ready", "received", "shapes", "tame", "truce_keys", "truces",
+        "undelivered", "unready",
     )  # fmt: skip
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         super().__init__(outbox, view, rank, seed)
         self.shapes = Shapes(view.ordering.conflicts)
         self.contested = 0  # so many casts to come are acknowledged though the own promises cover them
+        self.polite = 0  # what these ask for, as `must`
         self.received = Dependencies(rank, self.count)
         self.ready = [0] * self.count  # (a) holds for so many casts of each site
         self.unready: list[deque[Cast]] = [deque() for _ in range(self.count)]
         self.late = 0  # so many are in these queues
         self.undelivered = 0
+        self.own = 0  # so many of these are own ones
         self.lone: Entry | None = None  # the only one; if there are more, all are in the queues
         self.queues = Queues(self.shapes)
         self.horizon = 0  # every site's clock is past the keys below this, and up to it everything is delivered that can be …
@@ -92,35 +97,46 @@ class SemanticTotal(Clocked):
         self.lead_keys = [0] * self.count
         self.truces = [self.leader.truce if site == rank else Truce(self.shapes) for site in range(self.count)]
         self.truce_keys = [0] * self.count
-        self.promised = False  # whether there are any keys of leads or truces
+        self.promised = False  # whether there may be keys of leads or truces ahead of clocks
         self.gated = view.need > 1
+        self.calm = 1 << BLOCK if self.shapes.frees and not self.gated else 0  # (b) and (c) hold for free casts before this
         self.known = [[0] * self.count for _ in range(self.count)]  # what each site had received before its last cast
         self.past: dict[tuple[int, int], Evidence] = {}  # and before each that is undelivered; for levels above agreed
 
     # Sending
 
     def submit(self, batch: Batch, now: int) -> None:
-        if len(batch.payloads) == 1:
+        count = len(batch.payloads)
+        if count == 1 or (self.own and count > LOOKED_AT_MAX):  # who sends so much has to wait for itself anyhow
             self._send(batch)
             return
         for part in self.shapes.split(batch):
             self._send(part)
 
     def _send(self, batch: Batch) -> None:
-        rank = self.rank
-        shapes = self.shapes
-        shape = shapes.whole if batch.number == 0 else shapes.of(len(batch.payloads), batch.types, batch.items)
-        ts = next_ts = self.lcv[rank] + 1
-        if shape.wild and self.tame[rank]:
-            ts = (self.lcv[rank] >> BLOCK) + 1 << BLOCK
-        ts = self.leader.stamp(shape, ts)
-        if ts > next_ts:
-            self.outbox.note("jumps")
-        self._clock(rank, ts)
-        self.mrmt = ts
+        rank, shapes = self.rank, self.shapes
+        column = batch.items if shapes.by_items else batch.types
+        shape = None
+        if column is not None and len(column.values) == 1 and batch.number != 0:
+            shape = shapes.known.get(column.values[0])
+        if shape is None:
+            shape = shapes.of(len(batch.payloads), batch.types, batch.items) if batch.number != 0 else shapes.whole
+        clock = self.lcv[rank]
+        ts = clock + 1
+        if not shape.free:
+            if shape.wild and self.tame[rank]:
+                ts = (clock >> BLOCK) + 1 << BLOCK
+            ts = self.leader.stamp(shape, ts)
+            if ts > clock + 1:
+                self.outbox.note("jumps")
+        self.lcv[rank] = self.mrmt = ts
+        self.next_keys[rank] = (ts + 1) * self.count + rank
         cast = self.outbox.multicast(_MESSAGES, [ts, *self.received.difference()], batch)
         self.ready[rank] = self.received.delivered[rank] = cast.seq
-        self._queue(rank, cast, shape)
+        if shape.free and ts < self.calm:
+            self.outbox.deliver(rank, cast, (0, ts, rank))
+        else:
+            self._queue(rank, cast, shape)
 
     def turn(self, now: int) -> None:
         """Deliver what can be; say at most one thing: a lead, which tells the clock too, or an acknowledgement that is owed.
@@ -128,7 +144,15 @@ class SemanticTotal(Clocked):
         Few calls: in a quiet group every function that a turn finds cold costs as much as its work.
         """
         if self.news and self.undelivered:
-            self._advance()
+            lone = self.lone
+            if lone is None or self.promised or self.late or lone[3].free:
+                self._advance()
+            else:
+                self.news = False
+                self.horizon = past = min(self.next_keys)
+                if lone[0] < past:
+                    self.lone = None
+                    self._deliver(lone[1], lone[2])
         leader, clock, mean = self.leader, self.lcv[self.rank], self.crowd >> 5
         if self.undelivered or mean:
             self.crowd += self.undelivered - mean
@@ -138,8 +162,13 @@ class SemanticTotal(Clocked):
             self._consider(clock)
         if self.mrmt < self.must:
             self._say("acks")
-        if (self.contested and self.mrmt < clock) or self.catch_up_at is not None:
-            self._plan_catching_up(self.contested > 0, now)
+        if self.mrmt >= clock:
+            self.catch_up_at = None
+        elif self.mrmt < self.polite:
+            if self.catch_up_at is None or self.catch_up_at > now + POLITE_NS:
+                self.catch_up_at = now + POLITE_NS
+        elif self.contested and self.catch_up_at is None:
+            self.catch_up_at = now + CATCH_UP_NS
 
     def _consider(self, clock: int) -> None:
         """Promise something if that is worth while."""
@@ -148,7 +177,7 @@ class SemanticTotal(Clocked):
             self._promise(_LEAD, lead, "leads")
         elif leader.truce_due(clock) and (truce := leader.announce_truce(clock)) is not None:
             self._promise(_TRUCE, truce, "truces")
-        leader.stirred = leader.wanted or leader.used or leader.truce_wanted or leader.truce_used
+        leader.stirred = False
 
     def _promise(self, kind: int, what: list[int], note: str) -> None:
         self.mrmt = self.lcv[self.rank]
@@ -159,63 +188,69 @@ class SemanticTotal(Clocked):
     # Receiving
 
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
-        lcv, last, tame = self.lcv, self.lcv[sender], self.tame[sender]
-        if len(casts) > 1:  # all or none of them
-            for cast in casts:
-                shape = self._check(sender, cast, last, tame)
-                self.received.check(cast.stamp, 1)
-                last, tame = cast.stamp[0], tame and not shape.wild
-            for cast in casts:
-                self.accept(sender, (cast,), now)
-            return
-        cast = casts[0]
-        shape = self._check(sender, cast, last, tame)
-        met = len(cast.stamp) == 1 or self.received.met(cast.stamp, 1)
-        rank, unready, ts = self.rank, self.unready[sender], cast.stamp[0]
-        if shape.free:
-            covered = self.tame[rank] and ts >> BLOCK <= self.mrmt >> BLOCK
-        else:
-            covered = self.leader.covers(shape, ts, sender)
-        if not covered or self.contested:
+        rank, lcv, shapes = self.rank, self.lcv, self.shapes
+        last, tame = lcv[sender], self.tame[sender]
+        taken: list[tuple[Cast, Shape, bool]] = []
+        for cast in casts:  # all or none of them
+            stamp = cast.stamp
+            column = cast.items if shapes.by_items else cast.types
+            shape = shapes.known.get(column.values[0]) if column is not None and len(column.values) == 1 and cast.number else None
+            if shape is None:
+                try:
+                    shape = shapes.of(len(cast.payloads), cast.types, cast.items) if cast.number else shapes.whole
+                except ConfigError as error:
+                    raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
+            ts = stamp[0] if stamp else 0
+            if ts <= last or self.promised or shape.wild:
+                self._check(sender, ts, shape, last, tame)
+                tame = tame and not shape.wild
+            last = ts
+            taken.append((cast, shape, len(stamp) == 1 or self.received.met(stamp, 1)))
+        unready = self.unready[sender]
+        for cast, shape, met in taken:
+            ts = cast.stamp[0]
+            if shape.free:
+                covered = self.tame[rank] and ts >> BLOCK <= self.mrmt >> BLOCK
+            else:
+                covered = self.leader.covers(shape, ts, sender)
             needed = ts - 1 if sender < rank else ts  # Definition 10
-            if needed > self.must:
-                self.must = needed
             if covered:
-                self.contested -= 1
-            elif not (lcv[rank] < self.leader.lead.end < ts or lcv[rank] < self.leader.truce.end < ts):  # it has not jumped
-                self.contested = CONTESTED
-        lcv[sender] = ts
-        self.next_keys[sender] = (ts + 1) * self.count + sender
-        if ts > lcv[rank]:  # UR2
-            lcv[rank] = ts
-            self.next_keys[rank] = (ts + 1) * self.count + rank
-        self.received.delivered[sender] = cast.seq
-        if met and not unready:
-            self.ready[sender] = cast.seq
-        else:
-            unready.append(cast)
-            self.late += 1
-        self._queue(sender, cast, shape)
+                if self.contested:
+                    self.contested -= 1
+                    self.polite = max(self.polite, needed)
+            else:
+                if needed > self.must:
+                    self.must = needed
+                if not (lcv[rank] < self.leader.lead.end < ts or lcv[rank] < self.leader.truce.end < ts):  # it has not jumped
+                    self.contested = CONTESTED
+            lcv[sender] = ts
+            self.next_keys[sender] = (ts + 1) * self.count + sender
+            if ts > lcv[rank]:  # UR2
+                lcv[rank] = ts
+                self.next_keys[rank] = (ts + 1) * self.count + rank
+            self.received.delivered[sender] = cast.seq
+            if not met or unready:
+                unready.append(cast)
+                self.late += 1
+            else:
+                self.ready[sender] = cast.seq
+                if shape.free and ts < self.calm:
+                    self.news = True
+                    self.outbox.deliver(sender, cast, (0, ts, sender))
+                    continue
+            self._queue(sender, cast, shape)
 
-    def _check(self, sender: int, cast: Cast, last: int, tame: bool) -> Shape:
-        """The shape of a cast that keeps its sender's promises and follows the timestamp `last`; else `RemoteProtocolError`."""
-        stamp = cast.stamp
-        if not stamp or stamp[0] <= last:
-            raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {stamp[:1]} after {last}")
-        try:
-            shape = self.shapes.of(len(cast.payloads), cast.types, cast.items) if cast.number else self.shapes.whole
-        except ConfigError as error:
-            raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
-        ts = stamp[0]
+    def _check(self, sender: int, ts: int, shape: Shape, last: int, tame: bool) -> None:
+        """Raise `RemoteProtocolError` unless a cast keeps its sender's promises and follows the timestamp `last`."""
+        if ts <= last:
+            raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {ts} after {last}")
         if shape.wild and tame and ts >> BLOCK <= last >> BLOCK:
             raise RemoteProtocolError(f"rank {sender} sends its first wild cast at {ts}, in the block of {last}")
-        if self.promised:
-            lead, truce = self.leads[sender], self.truces[sender]
-            if ts <= lead.end and shape not in lead.shapes and not shape.free:
-                raise RemoteProtocolError(f"rank {sender} has promised up to {lead.end} what it breaks at {ts}")
-            if ts <= truce.end and not truce.permits(shape):
-                raise RemoteProtocolError(f"rank {sender} has promised to spare up to {truce.end} what it meets at {ts}")
-        return shape
+        lead, truce = self.leads[sender], self.truces[sender]
+        if ts <= lead.end and shape not in lead.shapes.all and not shape.free:
+            raise RemoteProtocolError(f"rank {sender} has promised up to {lead.end} what it breaks at {ts}")
+        if ts <= truce.end and not truce.permits(shape):
+            raise RemoteProtocolError(f"rank {sender} has promised to spare up to {truce.end} what it meets at {ts}")
 
     def direct(self, sender: int, record: Direct, now: int) -> None:
         stamp = record.stamp
@@ -238,7 +273,7 @@ class SemanticTotal(Clocked):
         shapes = {shape: None for number in stamp[2:] if (shape := self.appeared[sender].shape(number)) is not None}
         if len(stamp) < 2 or len(shapes) != len(stamp) - 2 or not max(stamp[0], lead.end) <= stamp[1]:
             raise RemoteProtocolError(f"malformed lead from rank {sender}")
-        if lead.end > stamp[0] and not all(shape in lead.shapes for shape in shapes):
+        if lead.end > stamp[0] and not all(shape in lead.shapes.all for shape in shapes):
             raise RemoteProtocolError(f"rank {sender} takes back what it has promised up to {lead.end}")
         lead.give(stamp[1], shapes)
         self.lead_keys[sender] = (lead.end + 1) * self.count + sender
@@ -260,14 +295,15 @@ class SemanticTotal(Clocked):
     def _queue(self, sender: int, cast: Cast, shape: Shape) -> None:
         if shape.wild:
             self.tame[sender] = False
+            self.calm = 0
         numbers = self.appeared[sender]
         if shape is not numbers.last and not shape.free and shape is not self.shapes.whole:
-            number = numbers.see(shape)
-            if number:
+            number, spared = numbers.see(shape), self.leader.truce.names
+            if number and (self.promised or spared):
                 for truce in self.truces:
                     if truce.names:
                         truce.appears((sender, number), shape)
-                if (sender, numbers.forgotten) in self.leader.truce.names:
+                if (sender, numbers.forgotten) in spared:
                     self.must = max(self.must, self.lcv[self.rank])  # who gets the truce only now does not find it
         if self.gated:
             known = self.known[sender]
@@ -277,10 +313,10 @@ class SemanticTotal(Clocked):
         self.news = True
         entry = cast.stamp[0] * self.count + sender, sender, cast, shape
         self.undelivered += 1
+        if sender == self.rank:
+            self.own += 1
         if self.undelivered == 1:
             self.lone = entry
-            if shape not in self.queues.of:  # the order of the queues is that in which shapes come
-                self.queues.enter(shape)
             return
         if self.lone is not None:
             self._line_up()
@@ -296,7 +332,10 @@ class SemanticTotal(Clocked):
 
     def _advance(self) -> None:
         self.horizon = past = min(self.next_keys)
-        best = min(map(max, self.next_keys, self.lead_keys, self.truce_keys)) if self.promised else past  # promises end there
+        best = past
+        if self.promised:
+            keys = list(map(max, self.next_keys, self.lead_keys, self.truce_keys))  # promises end there
+            best, self.promised = min(keys), keys != self.next_keys
         self.news = False
         if self.late:
             self._find_ready()
@@ -306,10 +345,10 @@ class SemanticTotal(Clocked):
         key, sender, cast, shape = self.lone
         if shape.free:
             self.news = True  # the horizon is not all that counts
-        if shape.free and False not in self.tame and cast.stamp[0] >> BLOCK <= min(self.lcv) >> BLOCK:
-            past = key + 1  # (c) holds for all sites
-        elif shape.free or key < best != past:
+        if shape.free:
             past = self._limit(shape)
+        elif past <= key < best and self._passed(shape, key):
+            past = best
         if key < past and cast.seq <= self.ready[sender]:
             self.lone = None
             self._deliver(sender, cast)
@@ -339,6 +378,17 @@ class SemanticTotal(Clocked):
                 self.ready[sender] = queue.popleft().seq
                 self.late -= 1
 
+    def _passed(self, shape: Shape, key: int) -> bool:
+        """Rule (c) for one cast that is not free."""
+        for site, clock in enumerate(self.next_keys):
+            if clock > key:
+                continue
+            if self.lead_keys[site] > key and self.leads[site].covers(shape):
+                continue
+            if self.truce_keys[site] <= key or shape not in self.truces[site].shapes.all:
+                return False
+        return True
+
     def _limit(self, shape: Shape) -> int:
         """Rule (c) for all casts of a shape: the smallest key that may still come and conflict with them."""
         limit = 1 << 200
@@ -347,7 +397,7 @@ class SemanticTotal(Clocked):
                 key = ((self.lcv[site] >> BLOCK) + 1 << BLOCK) * self.count + site
             if self.lead_keys[site] > key and self.leads[site].covers(shape):
                 key = self.lead_keys[site]
-            if self.truce_keys[site] > key and shape in self.truces[site].shapes:
+            if self.truce_keys[site] > key and shape in self.truces[site].shapes.all:
                 key = self.truce_keys[site]
             limit = min(limit, key)
         return limit
@@ -372,6 +422,8 @@ class SemanticTotal(Clocked):
 
     def _deliver(self, sender: int, cast: Cast) -> None:
         self.undelivered -= 1
+        if sender == self.rank:
+            self.own -= 1
         evidence = self.past.pop((sender, cast.seq)) if self.gated else None
         self.outbox.deliver(sender, cast, (0, cast.stamp[0], sender), evidence)
 

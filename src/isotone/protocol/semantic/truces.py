@@ -51,7 +51,7 @@ class Truce:
         """A shape gets its number, which may be one that was named before."""
         if name in self.names:
             self.names[name] = shape
-            if shape not in self.shapes:
+            if shape not in self.shapes.all:
                 self.shapes.add(shape)
                 self._permitted.clear()
 
@@ -72,10 +72,10 @@ class Counts:
         self.last: dict[Name, int] = {}  # the one that came last is last
 
     def see(self, name: Name, worth: bool) -> int:
-        """Another one came: how many there were. Number 0 is that of shapes that have none."""
+        """Another one came: how many there were."""
         counts = self.last
         count = counts.pop(name, 0) + 1
-        if not worth or not name[1]:
+        if not worth:
             return 0
         counts[name] = count
         if len(counts) > _COUNTED_MAX:
