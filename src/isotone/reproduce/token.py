@@ -309,10 +309,9 @@ def two_levels(results: Results, quick: bool) -> Section:
             shown(gaps, " ms"),
             judged.criterion,
             judged.holds,
-            "Who has left the core often comes back later each time, and a core keeps a majority of the view, here "
-            f"{(len(STABLE) + len(VOLATILE)) // 2 + 1} of {len(STABLE) + len(VOLATILE)}. Where absences follow each other so "
-            "fast that all others that may be outside are outside, the next one that is out of reach stays in the ring until "
-            "it is back or another one may return: there the longest gaps end with such a change of the core.",
+            f"A core keeps a majority of the view, here {(len(STABLE) + len(VOLATILE)) // 2 + 1} of "
+            f"{len(STABLE) + len(VOLATILE)}. Where so many are away at once that no others may be outside, the next one that is "
+            "out of reach stays in the ring until one of them is back: the longest gaps end with such a change of the core.",
             remark="The token waits for a member that is out of reach until it is suspected; that takes 150 ms instead of its "
             f"whole absence of {OUT_MS:g} ms.",
         )
