@@ -45,7 +45,7 @@ EQUAL = 1.005
 FAR = 1.02
 """Behind the best by more is never chance: few runs must not excuse much."""
 STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26)
-"""So many deviations of a mean are its 95 % interval, by the number of values, from two on."""
+"""So many deviations of a mean are its 95 % interval, by the number of values, from two to ten; with more it is a little less."""
 AUTO = Variant("auto")
 TRIALS = (*LOOKED_AT, *DRAWN, *HELD_OUT)
 ORDERS = ("all_ack", "atop", "sequencer", "single_phase", "token", "two_phase")
@@ -135,7 +135,7 @@ class Compared(NamedTuple):
 def compared(ratio: float, single: list[float]) -> Compared:
     """`single` are the ratios of the pairs of runs."""
     logs = [log(one) for one in single]
-    half = STUDENT[len(logs) - 2] * stdev(logs) / sqrt(len(logs)) if len(logs) > 1 else float("inf")
+    half = STUDENT[min(len(logs), 10) - 2] * stdev(logs) / sqrt(len(logs)) if len(logs) > 1 else float("inf")
     return Compared(ratio, exp(mean(logs) - half), exp(mean(logs) + half))
 
 
