@@ -22,12 +22,17 @@ def numbers(run: list[Sequenced]) -> list[int]:
     return [record.stamp[0] for record in run]
 
 
-def packet(first: int, run: list[Sequenced], ack: int = 0) -> Packet:
-    return Packet(1, "p#1", first, ack, run, [])
+def packet(first: int, run: list[Sequenced], ack: int = 0, again: bool = False) -> Packet:
+    return Packet(1, "p#1", first, ack, run, [], again)
 
 
 def run(first: int, last: int) -> Packet:
     return packet(first, records(first, last))
+
+
+def repetition(first: int, last: int) -> Packet:
+    """A run that was sent before."""
+    return packet(first, records(first, last), again=True)
 
 
 def acknowledge(sender: PeerLink, ack: int, now: int = 0) -> None:

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotone.model.errors import RemoteProtocolError
-from isotone.model.records import Packet
+from isotone.model.records import Cast, Packet
 from isotone.model.settings import MS
-from isotone.protocol.link.peer_link import ACK_EVERY
-from tests.protocol.link_bench import acknowledge, link, numbers, packet, records, run
+from isotone.protocol.link.peer_link import ACK_EVERY, PeerLink
+from tests.protocol.link_bench import acknowledge, link, numbers, packet, records, repetition, run
 
 BURST = 64
 
@@ -94,13 +94,15 @@ def test_many_packets_a_gap_or_a_repetition_are_acknowledged_at_once() -> None:
         assert many.next_packet(0) is None
         many.receive(run(number, number), 0)
     assert many.next_packet(0) == (1, ACK_EVERY, [])
-    gap, repetition = link(), link()
+    gap, known, new = link(), link(), link()
     gap.receive(run(2, 2), 0)
-    repetition.receive(run(1, 1), 0)
-    repetition.acknowledge(1000 * MS)
-    repetition.receive(run(1, 1), 1000 * MS)
+    known.receive(run(1, 1), 0)
+    known.acknowledge(1000 * MS)
+    known.receive(run(1, 1), 1000 * MS)
+    new.receive(repetition(1, 1), 0)
     assert gap.next_packet(0) == (1, -1, [])
-    assert repetition.next_packet(1000 * MS) == (1, 1, [])
+    assert known.next_packet(1000 * MS) == (1, 1, [])
+    assert new.next_packet(0) == (1, 1, [])
 
 
 def test_an_acknowledgement_of_what_was_never_sent_is_the_peers_fault() -> None:
@@ -180,7 +182,7 @@ def test_only_the_oldest_go_out_again() -> None:
 
 
 def test_the_timeout_follows_the_round_trip_time() -> None:
-    """Mean and spread as of old: a peer 100 ms away is given 100 + 4·50 ms and the peer's acknowledgement delay."""
+    """Mean and spread as of old: a peer 100 ms away is given 100 + 4·50 ms; and then the peer's acknowledgement delay too."""
     sender = link()
     sender.fresh += records(1, 1)
     sender.next_packet(0)
@@ -188,9 +190,72 @@ def test_the_timeout_follows_the_round_trip_time() -> None:
     assert (sender.rtt_mean, sender.rtt_spread) == (100 * MS, 50 * MS)
     sender.fresh += records(2, 2)
     sender.next_packet(1000 * MS)
-    assert sender.deadline() == (1000 + 100 + 4 * 50 + 5) * MS
+    assert sender.deadline() == (1000 + 100 + 4 * 50) * MS
     acknowledge(sender, 2, 1100 * MS)
     assert (sender.rtt_mean, sender.rtt_spread) == (100 * MS, 37_500_000)  # steady: the spread shrinks
+    sender.fresh += records(3, 3)
+    sender.next_packet(2000 * MS)
+    assert sender.deadline() == (2000 + 100 + 4 * 37.5) * MS
+    sender.retransmit(2250 * MS)
+    assert sender.deadline() == (2250 + 100 + 4 * 37.5 + 5) * MS
+
+
+def known(rtt: int, window: int = 1000) -> PeerLink:
+    """A link that has seen many round trips, all alike."""
+    sender = link(window)
+    for now in range(50):
+        sender.fresh += records(now + 1, now + 1)
+        sender.next_packet(now * 1000 * MS)
+        acknowledge(sender, now + 1, now * 1000 * MS + rtt)
+    return sender
+
+
+def test_what_should_be_acknowledged_by_now_goes_out_again_long_before_the_time_out() -> None:
+    """A few of it: after a round trip and the delay of acknowledgements. Then as ever, and every acknowledgement begins anew."""
+    sender = known(4 * MS)
+    sender.fresh += records(51, 150)
+    sender.next_packet(0)
+    waits, counts, now = [], [], 0
+    for _ in range(5):
+        due = sender.deadline()
+        assert due is not None
+        again = sender.retransmit(due)
+        assert again is not None
+        waits.append((due - now) // MS)
+        counts.append(len(again[1]))
+        now = due
+    assert (waits, counts) == ([9, 30, 60, 120, 200], [8, BURST, BURST, BURST, BURST])
+    acknowledge(sender, 60, now)
+    assert sender.deadline() == now + 9 * MS
+
+
+def test_no_acknowledgement_that_keeps_to_its_delay_is_taken_for_lost() -> None:
+    """Whether those before were sent at once or not."""
+    sender = known(4 * MS)
+    sender.fresh += records(51, 51)
+    sender.next_packet(0)
+    assert sender.retransmit(9 * MS - 1) is None
+    acknowledge(sender, 51, 9 * MS)
+    assert sender.deadline() is None
+
+
+def test_the_least_round_trip_follows_a_way_that_becomes_longer() -> None:
+    sender = known(4 * MS)
+    for now in range(300):
+        sender.fresh += records(now + 51, now + 51)
+        sender.next_packet(now * 1000 * MS)
+        acknowledge(sender, now + 51, now * 1000 * MS + 20 * MS)
+    assert 19 * MS < sender.rtt_least <= 20 * MS
+
+
+def test_of_large_records_few_go_out_again_early() -> None:
+    """Eight of them would fill a slow wire."""
+    sender = known(4 * MS)
+    sender.fresh += [Cast(number, 0, [], number, [bytes(1500)] * 2) for number in range(51, 60)]
+    sender.next_packet(0)
+    again = sender.retransmit(9 * MS)
+    assert again is not None
+    assert len(again[1]) == 2
 
 
 def test_a_record_that_was_sent_twice_is_no_measure() -> None:
@@ -215,6 +280,19 @@ def test_a_new_connection_sends_at_once_and_forgets_the_back_off() -> None:
     assert numbers(again[1]) == [1, 2]
     assert sender.deadline() == 280 * MS  # one attempt on the new connection, not the fifth
     assert sender.retransmit(221 * MS) is None
+
+
+def test_a_new_connection_repeats_all_that_is_under_way() -> None:
+    """Whatever the old one held is gone."""
+    sender = known(4 * MS)
+    sender.fresh += records(51, 350)
+    sender.next_packet(0)
+    sender.receive(packet(0, [], -51), 1 * MS)  # a complaint changes nothing
+    sender.reconnect()
+    again = sender.retransmit(2 * MS)
+    assert again is not None
+    assert numbers(again[1]) == list(range(51, 351))
+    assert sender.deadline() == 32 * MS
 
 
 def test_a_new_connection_repeats_nothing_where_nothing_is_under_way() -> None:
@@ -255,7 +333,7 @@ class Pair:
         me = self.ends[end]
         again = me.retransmit(self.now)
         if again is not None:
-            self.channel[1 - end].append(packet(again[0], again[1], me.acknowledge(self.now)))
+            self.channel[1 - end].append(packet(again[0], again[1], me.acknowledge(self.now), True))
         following = me.next_packet(self.now)
         if following is not None:
             first, ack, taken = following

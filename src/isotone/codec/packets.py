@@ -131,9 +131,9 @@ def _array(length: int) -> bytes:
 
 
 def _frame(packet: Packet, first: int, records: list[bytes], loose: list[bytes], size: int) -> Frame:
-    # An array of four, made into the beginning of an array of six.
-    head = b"\x96" + _encode((packet.epoch, packet.proposer, first, packet.ack))[1:] + _array(len(records))
-    parts = [b"", head, *records, _array(len(loose)), *loose]
+    # An array of four, made into the beginning of an array of seven.
+    head = b"\x97" + _encode((packet.epoch, packet.proposer, first, packet.ack))[1:] + _array(len(records))
+    parts = [b"", head, *records, _array(len(loose)), *loose, b"\xc3" if packet.again else b"\xc2"]
     if size <= JOIN_BELOW_BYTES:
         body = b"".join(parts)
         return [len(body).to_bytes(HEADER_BYTES, "big") + body]

@@ -299,7 +299,8 @@ class Packet(msgspec.Struct, array_like=True, gc=False):
     """Everything for one peer in one turn. `epoch` and `proposer` name the view whose link the records belong to.
 
     `records[i]` has the link's sequence number `first + i`, or that of the next one is `first` if there are none. `ack` is the
-    number n of records received so far without a gap, or 0 for no news, or -1 - n where what follows is missing.
+    number n of records received so far without a gap, or 0 for no news, or -1 - n where what follows is missing. `again` says
+    that the records were sent before.
     """
 
     epoch: Count
@@ -308,3 +309,4 @@ class Packet(msgspec.Struct, array_like=True, gc=False):
     ack: Annotated[int, msgspec.Meta(gt=-(1 << 62), lt=1 << 62)]
     records: list[Sequenced]
     loose: list[Loose]
+    again: bool = False

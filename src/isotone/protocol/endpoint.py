@@ -327,12 +327,13 @@ class Endpoint:
             members = epoch.view.members
             number, proposer = epoch.view.id
             packet: Packet | None = None
-            for rank, first, ack, records in epoch.packets(now):
+            for rank, first, ack, records, again in epoch.packets(now):
                 peer = members[rank]
                 own = loose.pop(peer, []) if loose else []
-                same = packet is not None and not own and not packet.loose and packet.first == first and packet.ack == ack
-                if packet is None or not same or packet.records != records:  # a multicast is one packet for all
-                    packet = Packet(number, proposer, first, ack, records, own)
+                # A multicast is one packet for all.
+                same = packet is not None and packet.first == first and packet.ack == ack and packet.again is again
+                if packet is None or not same or own or packet.loose or packet.records != records:
+                    packet = Packet(number, proposer, first, ack, records, own, again)
                 packets.append((peer, packet))
         if loose:
             for peer, records_ in loose.items():

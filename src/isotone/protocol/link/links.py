@@ -11,8 +11,8 @@ from isotone.protocol.link.peer_link import PeerLink
 
 NEVER = 1 << 62
 
-Outgoing = tuple[int, int, int, list[Sequenced]]
-"""(rank, first, ack, records); ack 0 says nothing."""
+Outgoing = tuple[int, int, int, list[Sequenced], bool]
+"""(rank, first, ack, records, whether they were sent before); ack 0 says nothing."""
 
 
 class Links:
@@ -45,10 +45,10 @@ class Links:
                 again = link.retransmit(now)
                 if again is not None:
                     repeated += len(again[1])
-                    result.append((rank, again[0], link.acknowledge(now), again[1]))
+                    result.append((rank, again[0], link.acknowledge(now), again[1], True))
             packet = link.next_packet(now)
             if packet is not None:
-                result.append((rank, *packet))
+                result.append((rank, *packet, False))
             deadline = link.deadline()
             if deadline is not None and deadline < self.alarm:
                 self.alarm = deadline
@@ -56,8 +56,8 @@ class Links:
         return result, repeated
 
     def heard(self, now: int) -> tuple[int, int]:
-        """How many packets have come in so close a sequence that a loss would have shown, and how many losses have."""
-        return sum(link.followed for _, link in self.peers), sum(link.losses.lost(now) for _, link in self.peers)
+        """How many packets have come that were no repetitions, and how many were lost."""
+        return sum(link.packets for _, link in self.peers), sum(link.losses.lost(now) for _, link in self.peers)
 
     def say(self, rank: int, now: int) -> tuple[int, int]:
         """The next number and the acknowledgement for a packet without records to one peer; (0, 0) without a link."""

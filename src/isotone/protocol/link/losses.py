@@ -1,8 +1,8 @@
 """What a receiver finds out about the network from the holes in a stream: how late packets may be, and how many got lost.
 
-A hole that is filled by just what was missing was late. One that is filled by a repetition, which also brings what lies behind
-it, was a lost packet, unless what was missing comes all the same within the time-out of a repetition: then it was late too. A
-hole that the repetition filled by the way, younger than what is late may be, says nothing. A hole of any length is one loss.
+What was missing and comes by itself was late. What a repetition brings (packets say that they are one) was lost, unless it comes
+all the same within the time-out of a repetition: then it was late too. A hole that a repetition filled by the way, younger than
+what is late may be, says nothing. A hole of any length is one loss, and so is what was missing at the end.
 
 Invariant: at most `_HOLES` holes are remembered, and as many runs as the stash of the link has.
 """
@@ -49,26 +49,27 @@ class Losses:
         """When something behind the first hole came."""
         return min(self._came.values())
 
-    def fill(self, first: int, count: int, stash: Mapping[int, Sized], now: int) -> None:
-        """The next records are here, `count` from `first` on."""
-        reached, end, repetition = first, first + count, False
-        for start, run in sorted(stash.items()):
-            if start >= end:
-                break
-            if start > reached:
-                repetition = True
-                if now - self._came[start] >= self.late:
-                    self._filled.append(_Filled(reached, start, self._came[start], now))
-            reached = max(reached, start + len(run))
-        if repetition:
-            self.late -= self.late // 64  # or it would stay for ever where nothing is late any more
-            while len(self._filled) > _HOLES:
-                self._lose()
-        elif end == min(stash):
+    def came(self, last: int, stash: Mapping[int, Sized], now: int) -> None:
+        """What was missing, up to `last`, came without being repeated."""
+        if last + 1 == min(stash):
             self._learn(now - self.since())
 
-    def repeated(self, first: int, count: int, now: int) -> None:
-        """A packet came whose beginning was known."""
+    def repaired(self, first: int, count: int, stash: Mapping[int, Sized], now: int) -> None:
+        """The next records are here, `count` from `first` on, by a repetition."""
+        self.late -= self.late // 64  # or it would stay for ever where nothing is late any more
+        reached, end = first, first + count
+        for start, run in sorted(stash.items()):
+            if start > reached:
+                if start > end or reached >= end:
+                    return  # what is left of it is a part of a hole
+                if now - self._came[start] >= self.late:
+                    self._lack(_Filled(reached, start, self._came[start], now))
+            reached = max(reached, start + len(run))
+        if reached < end:
+            self._lack(_Filled(reached, end, now, now))
+
+    def late_after_all(self, first: int, count: int, now: int) -> None:
+        """A packet came that is known already, and is no repetition."""
         for index, hole in enumerate(self._filled):
             if hole.begin <= first and first + count <= hole.end:
                 self._learn(now - hole.since)
@@ -80,6 +81,11 @@ class Losses:
         while self._filled and now - self._filled[0].at >= self._patience:
             self._lose()
         return self._lost
+
+    def _lack(self, hole: _Filled) -> None:
+        self._filled.append(hole)
+        if len(self._filled) > _HOLES:
+            self._lose()
 
     def _lose(self) -> None:
         """The oldest hole was a loss."""

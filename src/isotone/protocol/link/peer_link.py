@@ -1,11 +1,12 @@
 """One direction-pair of a FIFO link to one peer, for the lifetime of one view.
 
 The link numbers its records from 1, sends them as runs, keeps them until a cumulative acknowledgement covers them, and sends the
-oldest again, with back-off, when none comes. The receiver hands records up exactly once and in order; runs that arrive early
-wait in a bounded stash. Where something is missing for longer than what was late has lately been (see `losses`), its
-acknowledgement says so, a *complaint*, and the sender sends again at once. A packet without records tells by its `first` how
-many records there are, so that the last ones are missed too. Repetitions wait for each other ever longer until something is
-acknowledged, whatever they are sent for: where the wire is full they would only make it fuller.
+oldest again when none comes: a few as soon as one should have come, then all, with back-off. The receiver hands records up
+exactly once and in order; runs that arrive early wait in a bounded stash. Where something is missing for longer than what was
+late has lately been (see `losses`), its acknowledgement says so, a *complaint*, and the sender sends again at once. A packet
+without records tells by its `first` how many records there are, so that the last ones are missed too. Repetitions wait for each
+other ever longer until something is acknowledged, whatever they are sent for: where the wire is full they would only make it
+fuller.
 
 A view has fresh links, so no state has to be reset or agreed on: what belongs to another view is recognised by its session and
 never reaches this object.
@@ -20,13 +21,13 @@ from collections import deque
 from itertools import islice
 
 from isotone.model.errors import RemoteProtocolError
-from isotone.model.records import Packet, Sequenced
+from isotone.model.records import Cast, Packet, Sequenced
 from isotone.model.settings import Timing
 from isotone.protocol.link.losses import Losses
 
 _BURST = 64
-_ANSWER = 8
-"""So many records are sent again for a complaint: what one lost packet had, mostly, and something behind it."""
+_FEW = 8
+_FEW_BYTES = 4 * 1024
 ACK_EVERY = 32
 
 
@@ -35,8 +36,8 @@ class PeerLink:
 
     __slots__ = (
         "_patience", "_timing", "ack_at", "acked", "answered_at", "answers", "attempts", "complain_at", "complaint",
-        "connected_again", "exists", "followed", "fresh", "heard_at", "losses", "owed", "received", "repeated", "resend_at",
-        "retransmitted", "rtt_mean", "rtt_spread", "stash", "stashed", "timed_at", "timed_seq", "unacked", "window",
+        "connected_again", "exists", "fresh", "losses", "owed", "packets", "received", "repeated", "resend_at", "retransmitted",
+        "rtt_least", "rtt_mean", "rtt_spread", "stash", "stashed", "timed_at", "timed_seq", "unacked", "window",
     )  # fmt: skip
 
     def __init__(self, timing: Timing, window: int) -> None:
@@ -61,6 +62,7 @@ class PeerLink:
         self.timed_at = 0
         self.rtt_mean = 0
         self.rtt_spread = 0
+        self.rtt_least = 0
         self._patience = self._timeout()
         # receiving
         self.received = 0
@@ -72,9 +74,8 @@ class PeerLink:
         self.stashed = 0
         self.complain_at = 0
         self.losses = Losses(timing.retransmit_ns)
-        self.heard_at = -timing.retransmit_ns
-        self.followed = 0
-        """How many packets came so soon after the one before that a loss between them would have left a hole."""
+        self.packets = 0
+        """How many came with records that were sent for the first time."""
 
     @property
     def sent(self) -> int:
@@ -123,30 +124,42 @@ class PeerLink:
         return first, ack, records
 
     def retransmit(self, now: int) -> tuple[int, list[Sequenced]] | None:
-        """The oldest unacknowledged records, if it is time to send them again."""
-        if self.connected_again:
-            self.connected_again = False
-            self.attempts = 0
-        elif self.resend_at is None or now < self.resend_at:
+        """The oldest unacknowledged records, if it is time to send them again: all of them on a new connection."""
+        anew = self.connected_again
+        if not anew and (self.resend_at is None or now < self.resend_at):
             return None
+        self.connected_again = False
         if not self.unacked:
             self.resend_at = None
             return None
-        burst = _ANSWER
-        if not self.complaint:
-            burst = _BURST
+        if anew:
+            self.attempts = 0
+        again = (
+            list(self.unacked) if anew else self._few() if self.complaint or self._early() else list(islice(self.unacked, _BURST))
+        )
+        if anew or not self.complaint:
             self.attempts += 1
             self._patience = self._timeout()
         self.complaint = False
         self.timed_seq = 0
-        again = list(islice(self.unacked, burst))
         self.retransmitted += len(again)
         self.resend_at = now + self._patience
-        rtt = self.rtt_mean + 4 * self.rtt_spread or self._timing.retransmit_ns
+        rtt = min(self.rtt_mean + 4 * self.rtt_spread, 2 * self.rtt_least) or self._timing.retransmit_ns
         self.answered_at = now + min(rtt << min(self.answers, 16), max(rtt, self._timing.retransmit_max_ns))
         self.answers += 1
         self.repeated = self.acked + len(again)
         return self.acked + 1, again
+
+    def _few(self) -> list[Sequenced]:
+        """The oldest records: what one lost packet had, mostly, and something behind it; of large ones only one."""
+        few, size = [], 0
+        for record in islice(self.unacked, _FEW):
+            few.append(record)
+            if type(record) is Cast:
+                size += sum(map(len, record.payloads))
+                if size >= _FEW_BYTES:
+                    break
+        return few
 
     def reconnect(self) -> None:
         """There is a new way to the peer: what was under way may be lost, so it goes out again at once."""
@@ -167,22 +180,27 @@ class PeerLink:
         if not self.owed:
             self.ack_at = now + self._timing.ack_delay_ns
         self.owed += 1
-        if now - self.heard_at < self._timing.retransmit_ns:  # before the peer would have repeated what got lost in between
-            self.followed += 1
-        self.heard_at = now
+        if packet.again:
+            self.owed = ACK_EVERY  # the peer waits to hear how far we are
+        else:
+            self.packets += 1
         skip = self.received + 1 - packet.first
         if skip < 0:
             self._miss(packet.first + len(records) - 1, now, 0)
             self._keep(packet.first, records, now)
             return []
         if skip:
-            self.owed = ACK_EVERY  # the peer repeats itself: tell it at once how far we are
-            self.losses.repeated(packet.first, len(records), now)
+            self.owed = ACK_EVERY
+            if not packet.again:
+                self.losses.late_after_all(packet.first, len(records), now)
             records = records[skip:]
             if not records:
                 return records
-        if self.stash:
-            self.losses.fill(self.received + 1, len(records), self.stash, now)
+        if packet.again:
+            self.losses.repaired(self.received + 1, len(records), self.stash, now)
+            self.complain_at = now + self.losses.late  # if more is missing, that was some news of it
+        elif self.stash:
+            self.losses.came(self.received + len(records), self.stash, now)
         self.received += len(records)
         return self._unstash(records, now) if self.stash else records
 
@@ -262,16 +280,25 @@ class PeerLink:
 
     def _sample(self, rtt: int) -> None:
         if not self.rtt_mean:
-            self.rtt_mean = rtt
+            self.rtt_mean = self.rtt_least = rtt
             self.rtt_spread = rtt // 2
             return
+        self.rtt_least = min(rtt, self.rtt_least + (rtt - self.rtt_least) // 64)
         self.rtt_spread += (abs(rtt - self.rtt_mean) - self.rtt_spread) // 4
         self.rtt_mean += (rtt - self.rtt_mean) // 8
 
+    def _early(self) -> bool:
+        """The next time-out is for what should have been acknowledged by now, which is worth a few records; no more is known."""
+        return self.rtt_mean > 0 and not self.attempts
+
     def _timeout(self) -> int:
         timing = self._timing
-        base = max(timing.retransmit_ns, self.rtt_mean + 4 * self.rtt_spread + timing.ack_delay_ns)
-        return min(base << min(self.attempts, 16), max(timing.retransmit_max_ns, base))
+        usual = self.rtt_mean + 4 * self.rtt_spread
+        if self._early():  # what was measured may contain the delay of acknowledgements or not
+            return max(usual, self.rtt_least + timing.ack_delay_ns)
+        base = max(timing.retransmit_ns, usual + timing.ack_delay_ns)
+        doublings = min(max(self.attempts - 1, 0) if self.rtt_mean else self.attempts, 16)
+        return min(base << doublings, max(timing.retransmit_max_ns, base))
 
     def deadline(self) -> int | None:
         """When this link wants to act: acknowledge, or send again."""
