@@ -1,7 +1,7 @@
 """One direction-pair of a FIFO link to one peer, for the lifetime of one view.
 
 The link numbers its records from 1, sends them as runs, keeps them until a cumulative acknowledgement covers them, and sends the
-oldest again when none comes: a few as soon as one should have come, then all, with back-off. The receiver hands records up
+oldest again when none comes: a few as soon as one should have come, and more, with back-off. The receiver hands records up
 exactly once and in order; runs that arrive early wait in a bounded stash. Where something is missing for longer than what was
 late has lately been (see `losses`), its acknowledgement says so, a *complaint*, and the sender sends again at once. A packet
 without records tells by its `first` how many records there are, so that the last ones are missed too. Repetitions wait for each
@@ -134,9 +134,11 @@ class PeerLink:
             return None
         if anew:
             self.attempts = 0
-        again = (
-            list(self.unacked) if anew else self._few() if self.complaint or self._early() else list(islice(self.unacked, _BURST))
-        )
+            again = list(self.unacked)
+        elif self.complaint or (self.rtt_mean and not self.attempts) or self._patience < self._timing.retransmit_ns:
+            again = self._few()
+        else:
+            again = list(islice(self.unacked, _BURST))
         if anew or not self.complaint:
             self.attempts += 1
             self._patience = self._timeout()
@@ -249,6 +251,8 @@ class PeerLink:
         """The peer has records up to `ack`, and lacks the next one, unless that was repeated just now."""
         if ack > self.acked:
             self._acknowledged(ack, now)
+        if self.timed_seq and not self.rtt_mean:
+            self._sample(now - self.timed_at)  # it was no longer than that
         if ack == self.acked and self.unacked and (now >= self.answered_at or ack >= self.repeated):
             self.complaint = True
             self.resend_at = now
@@ -284,21 +288,17 @@ class PeerLink:
             self.rtt_spread = rtt // 2
             return
         self.rtt_least = min(rtt, self.rtt_least + (rtt - self.rtt_least) // 64)
-        self.rtt_spread += (abs(rtt - self.rtt_mean) - self.rtt_spread) // 4
+        more = abs(rtt - self.rtt_mean) - self.rtt_spread
+        self.rtt_spread += more // 4 if more > 0 else more // 16  # some that are alike do not say that the next one will be
         self.rtt_mean += (rtt - self.rtt_mean) // 8
 
-    def _early(self) -> bool:
-        """The next time-out is for what should have been acknowledged by now, which is worth a few records; no more is known."""
-        return self.rtt_mean > 0 and not self.attempts
-
     def _timeout(self) -> int:
+        """How long to wait for an acknowledgement: as long as one takes, where that is known, and twice as long each time."""
         timing = self._timing
-        usual = self.rtt_mean + 4 * self.rtt_spread
-        if self._early():  # what was measured may contain the delay of acknowledgements or not
-            return max(usual, self.rtt_least + timing.ack_delay_ns)
-        base = max(timing.retransmit_ns, usual + timing.ack_delay_ns)
-        doublings = min(max(self.attempts - 1, 0) if self.rtt_mean else self.attempts, 16)
-        return min(base << doublings, max(timing.retransmit_max_ns, base))
+        base = timing.retransmit_ns
+        if self.rtt_mean:  # what was measured may contain the delay of acknowledgements or not
+            base = max(self.rtt_mean + 4 * self.rtt_spread, self.rtt_least + timing.ack_delay_ns)
+        return min(base << min(self.attempts, 16), max(timing.retransmit_max_ns, base))
 
     def deadline(self) -> int | None:
         """When this link wants to act: acknowledge, or send again."""
