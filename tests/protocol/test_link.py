@@ -198,7 +198,7 @@ def test_the_timeout_follows_the_round_trip_time() -> None:
     assert sender.deadline() == (2000 + 100 + 4 * 46.875) * MS
     sender.retransmit(2300 * MS)
     assert sender.deadline() == (2300 + 100 + 4 * 46.875) * MS  # no more than that: the longest time-out is 200 ms
-    acknowledge(sender, 3, 2400 * MS)
+    acknowledge(sender, 3, 2100 * MS)
     sender.fresh += records(4, 4)
     sender.next_packet(3000 * MS)
     acknowledge(sender, 4, 3200 * MS)
@@ -271,6 +271,37 @@ def test_a_record_that_was_sent_twice_is_no_measure() -> None:
     sender.retransmit(30 * MS)
     acknowledge(sender, 1, 31 * MS)
     assert sender.rtt_mean == 0
+
+
+def test_round_trips_that_become_longer_than_the_time_out_are_noticed() -> None:
+    """Then everything is sent twice before it is acknowledged, and there is no other measure than one that is too long."""
+    sender = known(4 * MS)
+    now, again = 100_000 * MS, []
+    for number in range(51, 101):
+        sender.fresh += records(number, number)
+        sender.next_packet(now)
+        answer = now + 150 * MS
+        while (due := sender.deadline()) is not None and due < answer:
+            assert sender.retransmit(due) is not None
+            again.append(number)
+        acknowledge(sender, number, answer)
+        now = answer + 1000 * MS
+    assert set(again) < set(range(51, 60))
+
+
+def test_a_repetition_that_was_needed_says_little_of_the_round_trip() -> None:
+    sender = known(4 * MS)
+    sender.fresh += records(51, 51)
+    sender.next_packet(0)
+    usual = sender.deadline()
+    assert usual is not None
+    sender.retransmit(usual)
+    acknowledge(sender, 51, usual + 4 * MS)
+    sender.fresh += records(52, 52)
+    sender.next_packet(1000 * MS)
+    due = sender.deadline()
+    assert due is not None
+    assert usual <= due - 1000 * MS <= usual * 5 // 4
 
 
 def test_a_new_connection_sends_at_once_and_forgets_the_back_off() -> None:

@@ -18,7 +18,7 @@ TIME_OUT_MS = 100
 
 
 def run(
-    network: dict[str, Any], interval_ms: float, order: str = "single_phase", size: int = 50, **timing: int
+    network: dict[str, Any], interval_ms: float, order: str = "single_phase", size: int = 50, at_ms: int = 1_500, **timing: int
 ) -> tuple[list[float], int]:
     """Latencies in ms of a group under load, and how many records it sent again."""
     simulation = Simulation(
@@ -40,7 +40,7 @@ def run(
                         "size_max": size,
                     }
                 ],
-                "faults": [{"kind": "set", "at_ms": 1_500, **network}],
+                "faults": [{"kind": "set", "at_ms": at_ms, **network}],
             }
         )
     )
@@ -110,6 +110,14 @@ def test_what_comes_late_is_seldom_repeated(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Losses, "late", property(lambda self: 0, lambda self, value: None))
     _, always = run(network, interval_ms=10)
     assert 4 * again < always
+
+
+@pytest.mark.parametrize("order", ["single_phase", "token"])
+def test_a_network_that_slows_down_is_soon_known(order: str) -> None:
+    """Delays are thirty times as long as they were, and acknowledgements later than any that was seen."""
+    slow = {"latency": {"kind": "uniform", "min_ms": 70, "max_ms": 130}}
+    latencies, again = run(slow, 20, order, heartbeat_ms=300, at_ms=4_000)
+    assert again < len(latencies) / 16
 
 
 def test_a_wire_that_is_half_full_is_not_filled_with_repetitions() -> None:

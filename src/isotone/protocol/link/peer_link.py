@@ -37,7 +37,7 @@ class PeerLink:
     __slots__ = (
         "_patience", "_timing", "ack_at", "acked", "answered_at", "answers", "attempts", "complain_at", "complaint",
         "connected_again", "exists", "fresh", "losses", "owed", "packets", "received", "repeated", "resend_at", "retransmitted",
-        "rtt_least", "rtt_mean", "rtt_spread", "stash", "stashed", "timed_at", "timed_seq", "unacked", "window",
+        "rtt_least", "rtt_mean", "rtt_spread", "stash", "stashed", "timed_again", "timed_at", "timed_seq", "unacked", "window",
     )  # fmt: skip
 
     def __init__(self, timing: Timing, window: int) -> None:
@@ -60,6 +60,7 @@ class PeerLink:
         """So often something was sent again since the last acknowledgement."""
         self.timed_seq = 0
         self.timed_at = 0
+        self.timed_again = False
         self.rtt_mean = 0
         self.rtt_spread = 0
         self.rtt_least = 0
@@ -119,6 +120,7 @@ class PeerLink:
             if not self.timed_seq:
                 self.timed_seq = first + len(records) - 1
                 self.timed_at = now
+                self.timed_again = False
             if self.resend_at is None:
                 self.resend_at = now + self._patience
         return first, ack, records
@@ -143,13 +145,13 @@ class PeerLink:
             self.attempts += 1
             self._patience = self._timeout()
         self.complaint = False
-        self.timed_seq = 0
         self.retransmitted += len(again)
         self.resend_at = now + self._patience
         rtt = min(self.rtt_mean + 4 * self.rtt_spread, 2 * self.rtt_least) or self._timing.retransmit_ns
         self.answered_at = now + min(rtt << min(self.answers, 16), max(rtt, self._timing.retransmit_max_ns))
         self.answers += 1
         self.repeated = self.acked + len(again)
+        self.timed_again = self.timed_again or self.timed_seq <= self.repeated
         return self.acked + 1, again
 
     def _few(self) -> list[Sequenced]:
@@ -252,7 +254,7 @@ class PeerLink:
         if ack > self.acked:
             self._acknowledged(ack, now)
         if self.timed_seq and not self.rtt_mean:
-            self._sample(now - self.timed_at)  # it was no longer than that
+            self._sample(now - self.timed_at, self.timed_again)  # it was no longer than that
         if ack == self.acked and self.unacked and (now >= self.answered_at or ack >= self.repeated):
             self.complaint = True
             self.resend_at = now
@@ -272,7 +274,7 @@ class PeerLink:
             for _ in range(count):
                 unacked.popleft()
         if self.timed_seq and ack >= self.timed_seq:
-            self._sample(now - self.timed_at)
+            self._sample(now - self.timed_at, self.timed_again)
             self.timed_seq = 0
             self.attempts = 0
             self._patience = self._timeout()
@@ -282,7 +284,15 @@ class PeerLink:
         if unacked:
             self.resend_at = now + self._patience
 
-    def _sample(self, rtt: int) -> None:
+    def _sample(self, rtt: int, vague: bool) -> None:
+        """A round trip took so long, or less (`vague`): nobody knows which of two packets was acknowledged.
+
+        Even that has to count: where round trips have become longer than a time-out, there are no others.
+        """
+        if vague:
+            if self.rtt_mean and rtt > self.rtt_mean + self.rtt_spread:
+                self.rtt_spread += (rtt - self.rtt_mean - self.rtt_spread) // 16
+            return
         if not self.rtt_mean:
             self.rtt_mean = self.rtt_least = rtt
             self.rtt_spread = rtt // 2
