@@ -182,7 +182,7 @@ def test_only_the_oldest_go_out_again() -> None:
 
 
 def test_the_timeout_follows_the_round_trip_time() -> None:
-    """Mean and spread as of old: a peer 100 ms away is given 100 + 4·50 ms; and then the peer's acknowledgement delay too."""
+    """Mean and spread as of old: a peer 100 ms away is given 100 + 4·50 ms; and then twice that."""
     sender = link()
     sender.fresh += records(1, 1)
     sender.next_packet(0)
@@ -192,12 +192,17 @@ def test_the_timeout_follows_the_round_trip_time() -> None:
     sender.next_packet(1000 * MS)
     assert sender.deadline() == (1000 + 100 + 4 * 50) * MS
     acknowledge(sender, 2, 1100 * MS)
-    assert (sender.rtt_mean, sender.rtt_spread) == (100 * MS, 37_500_000)  # steady: the spread shrinks
+    assert (sender.rtt_mean, sender.rtt_spread) == (100 * MS, 46_875_000)  # steady: the spread shrinks slowly
     sender.fresh += records(3, 3)
     sender.next_packet(2000 * MS)
-    assert sender.deadline() == (2000 + 100 + 4 * 37.5) * MS
-    sender.retransmit(2250 * MS)
-    assert sender.deadline() == (2250 + 100 + 4 * 37.5 + 5) * MS
+    assert sender.deadline() == (2000 + 100 + 4 * 46.875) * MS
+    sender.retransmit(2300 * MS)
+    assert sender.deadline() == (2300 + 100 + 4 * 46.875) * MS  # no more than that: the longest time-out is 200 ms
+    acknowledge(sender, 3, 2100 * MS)
+    sender.fresh += records(4, 4)
+    sender.next_packet(3000 * MS)
+    acknowledge(sender, 4, 3200 * MS)
+    assert sender.rtt_spread == 46_875_000 + 53_125_000 // 4  # and grows fast
 
 
 def known(rtt: int, window: int = 1000) -> PeerLink:
@@ -211,7 +216,7 @@ def known(rtt: int, window: int = 1000) -> PeerLink:
 
 
 def test_what_should_be_acknowledged_by_now_goes_out_again_long_before_the_time_out() -> None:
-    """A few of it: after a round trip and the delay of acknowledgements. Then as ever, and every acknowledgement begins anew."""
+    """After a round trip and the delay of acknowledgements: a few, and more after longer. Every acknowledgement begins anew."""
     sender = known(4 * MS)
     sender.fresh += records(51, 150)
     sender.next_packet(0)
@@ -224,7 +229,7 @@ def test_what_should_be_acknowledged_by_now_goes_out_again_long_before_the_time_
         waits.append((due - now) // MS)
         counts.append(len(again[1]))
         now = due
-    assert (waits, counts) == ([9, 30, 60, 120, 200], [8, BURST, BURST, BURST, BURST])
+    assert (waits, counts) == ([9, 18, 36, 72, 144], [8, 8, BURST, BURST, BURST])
     acknowledge(sender, 60, now)
     assert sender.deadline() == now + 9 * MS
 
@@ -268,6 +273,37 @@ def test_a_record_that_was_sent_twice_is_no_measure() -> None:
     assert sender.rtt_mean == 0
 
 
+def test_round_trips_that_become_longer_than_the_time_out_are_noticed() -> None:
+    """Then everything is sent twice before it is acknowledged, and there is no other measure than one that is too long."""
+    sender = known(4 * MS)
+    now, again = 100_000 * MS, []
+    for number in range(51, 101):
+        sender.fresh += records(number, number)
+        sender.next_packet(now)
+        answer = now + 150 * MS
+        while (due := sender.deadline()) is not None and due < answer:
+            assert sender.retransmit(due) is not None
+            again.append(number)
+        acknowledge(sender, number, answer)
+        now = answer + 1000 * MS
+    assert set(again) < set(range(51, 60))
+
+
+def test_a_repetition_that_was_needed_says_little_of_the_round_trip() -> None:
+    sender = known(4 * MS)
+    sender.fresh += records(51, 51)
+    sender.next_packet(0)
+    usual = sender.deadline()
+    assert usual is not None
+    sender.retransmit(usual)
+    acknowledge(sender, 51, usual + 4 * MS)
+    sender.fresh += records(52, 52)
+    sender.next_packet(1000 * MS)
+    due = sender.deadline()
+    assert due is not None
+    assert usual <= due - 1000 * MS <= usual * 5 // 4
+
+
 def test_a_new_connection_sends_at_once_and_forgets_the_back_off() -> None:
     sender = link()
     sender.fresh += records(1, 2)
@@ -292,7 +328,7 @@ def test_a_new_connection_repeats_all_that_is_under_way() -> None:
     again = sender.retransmit(2 * MS)
     assert again is not None
     assert numbers(again[1]) == list(range(51, 351))
-    assert sender.deadline() == 32 * MS
+    assert sender.deadline() == 20 * MS
 
 
 def test_a_new_connection_repeats_nothing_where_nothing_is_under_way() -> None:

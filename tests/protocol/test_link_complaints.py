@@ -148,6 +148,21 @@ def test_a_complaint_acknowledges_too() -> None:
     assert (again[0], numbers(again[1])) == (4, [4])
 
 
+def test_the_first_complaint_is_a_measure_too() -> None:
+    """At the beginning of a view nothing is known of the way, and a repetition that gets lost would wait for a time-out."""
+    sender = link()
+    sender.fresh += records(1, 2)
+    sender.next_packet(0)
+    complain(sender, 4 * MS, ack=0)
+    assert (sender.rtt_mean, sender.rtt_least) == (4 * MS, 4 * MS)
+    assert sender.retransmit(4 * MS) is not None
+    complain(sender, 11 * MS, ack=0)
+    assert sender.retransmit(11 * MS) is None
+    complain(sender, 12 * MS, ack=0)
+    assert sender.retransmit(12 * MS) is not None
+    assert sender.rtt_mean == 4 * MS
+
+
 def test_complaints_about_what_was_repeated_just_now_are_not_heard() -> None:
     """The answer to a repetition takes a round trip, twice the least at most; one that comes later says that it was lost too.
 

@@ -18,7 +18,7 @@ TIME_OUT_MS = 100
 
 
 def run(
-    network: dict[str, Any], interval_ms: float, order: str = "single_phase", size: int = 50, **timing: int
+    network: dict[str, Any], interval_ms: float, order: str = "single_phase", size: int = 50, at_ms: int = 1_500, **timing: int
 ) -> tuple[list[float], int]:
     """Latencies in ms of a group under load, and how many records it sent again."""
     simulation = Simulation(
@@ -40,7 +40,7 @@ def run(
                         "size_max": size,
                     }
                 ],
-                "faults": [{"kind": "set", "at_ms": 1_500, **network}],
+                "faults": [{"kind": "set", "at_ms": at_ms, **network}],
             }
         )
     )
@@ -52,10 +52,15 @@ def run(
     return [(row["time"] - sent[row["origin"], row["number"]]) / MS for row in delivered], again
 
 
+def patient(self: PeerLink) -> int:
+    """A time-out that knows nothing of round trips."""
+    return self._timing.retransmit_ns << min(self.attempts, 4)
+
+
 @pytest.fixture
 def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Links repeat for complaints and for time-outs, but not as soon as an acknowledgement should have come."""
-    monkeypatch.setattr(PeerLink, "_early", lambda self: False)
+    monkeypatch.setattr(PeerLink, "_timeout", patient)
 
 
 @pytest.mark.usefixtures("no_hurry")
@@ -86,7 +91,7 @@ def test_the_last_record_before_a_silence_goes_out_again_when_its_acknowledgemen
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     soon, _ = run({"loss": 0.03}, interval_ms=200, order="token", retransmit_ms=400, heartbeat_ms=400)
-    monkeypatch.setattr(PeerLink, "_early", lambda self: False)
+    monkeypatch.setattr(PeerLink, "_timeout", patient)
     late, _ = run({"loss": 0.03}, interval_ms=200, order="token", retransmit_ms=400, heartbeat_ms=400)
     assert 1.5 * fmean(soon) < fmean(late)
 
@@ -105,6 +110,14 @@ def test_what_comes_late_is_seldom_repeated(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Losses, "late", property(lambda self: 0, lambda self, value: None))
     _, always = run(network, interval_ms=10)
     assert 4 * again < always
+
+
+@pytest.mark.parametrize("order", ["single_phase", "token"])
+def test_a_network_that_slows_down_is_soon_known(order: str) -> None:
+    """Delays are thirty times as long as they were, and acknowledgements later than any that was seen."""
+    slow = {"latency": {"kind": "uniform", "min_ms": 70, "max_ms": 130}}
+    latencies, again = run(slow, 20, order, heartbeat_ms=300, at_ms=4_000)
+    assert again < len(latencies) / 16
 
 
 def test_a_wire_that_is_half_full_is_not_filled_with_repetitions() -> None:

@@ -1,7 +1,7 @@
 """One direction-pair of a FIFO link to one peer, for the lifetime of one view.
 
 The link numbers its records from 1, sends them as runs, keeps them until a cumulative acknowledgement covers them, and sends the
-oldest again when none comes: a few as soon as one should have come, then all, with back-off. The receiver hands records up
+oldest again when none comes: a few as soon as one should have come, and more, with back-off. The receiver hands records up
 exactly once and in order; runs that arrive early wait in a bounded stash. Where something is missing for longer than what was
 late has lately been (see `losses`), its acknowledgement says so, a *complaint*, and the sender sends again at once. A packet
 without records tells by its `first` how many records there are, so that the last ones are missed too. Repetitions wait for each
@@ -37,7 +37,7 @@ class PeerLink:
     __slots__ = (
         "_patience", "_timing", "ack_at", "acked", "answered_at", "answers", "attempts", "complain_at", "complaint",
         "connected_again", "exists", "fresh", "losses", "owed", "packets", "received", "repeated", "resend_at", "retransmitted",
-        "rtt_least", "rtt_mean", "rtt_spread", "stash", "stashed", "timed_at", "timed_seq", "unacked", "window",
+        "rtt_least", "rtt_mean", "rtt_spread", "stash", "stashed", "timed_again", "timed_at", "timed_seq", "unacked", "window",
     )  # fmt: skip
 
     def __init__(self, timing: Timing, window: int) -> None:
@@ -60,6 +60,7 @@ class PeerLink:
         """So often something was sent again since the last acknowledgement."""
         self.timed_seq = 0
         self.timed_at = 0
+        self.timed_again = False
         self.rtt_mean = 0
         self.rtt_spread = 0
         self.rtt_least = 0
@@ -119,6 +120,7 @@ class PeerLink:
             if not self.timed_seq:
                 self.timed_seq = first + len(records) - 1
                 self.timed_at = now
+                self.timed_again = False
             if self.resend_at is None:
                 self.resend_at = now + self._patience
         return first, ack, records
@@ -134,20 +136,22 @@ class PeerLink:
             return None
         if anew:
             self.attempts = 0
-        again = (
-            list(self.unacked) if anew else self._few() if self.complaint or self._early() else list(islice(self.unacked, _BURST))
-        )
+            again = list(self.unacked)
+        elif self.complaint or (self.rtt_mean and not self.attempts) or self._patience < self._timing.retransmit_ns:
+            again = self._few()
+        else:
+            again = list(islice(self.unacked, _BURST))
         if anew or not self.complaint:
             self.attempts += 1
             self._patience = self._timeout()
         self.complaint = False
-        self.timed_seq = 0
         self.retransmitted += len(again)
         self.resend_at = now + self._patience
         rtt = min(self.rtt_mean + 4 * self.rtt_spread, 2 * self.rtt_least) or self._timing.retransmit_ns
         self.answered_at = now + min(rtt << min(self.answers, 16), max(rtt, self._timing.retransmit_max_ns))
         self.answers += 1
         self.repeated = self.acked + len(again)
+        self.timed_again = self.timed_again or self.timed_seq <= self.repeated
         return self.acked + 1, again
 
     def _few(self) -> list[Sequenced]:
@@ -249,6 +253,8 @@ class PeerLink:
         """The peer has records up to `ack`, and lacks the next one, unless that was repeated just now."""
         if ack > self.acked:
             self._acknowledged(ack, now)
+        if self.timed_seq and not self.rtt_mean:
+            self._sample(now - self.timed_at, self.timed_again)  # it was no longer than that
         if ack == self.acked and self.unacked and (now >= self.answered_at or ack >= self.repeated):
             self.complaint = True
             self.resend_at = now
@@ -268,7 +274,7 @@ class PeerLink:
             for _ in range(count):
                 unacked.popleft()
         if self.timed_seq and ack >= self.timed_seq:
-            self._sample(now - self.timed_at)
+            self._sample(now - self.timed_at, self.timed_again)
             self.timed_seq = 0
             self.attempts = 0
             self._patience = self._timeout()
@@ -278,27 +284,31 @@ class PeerLink:
         if unacked:
             self.resend_at = now + self._patience
 
-    def _sample(self, rtt: int) -> None:
+    def _sample(self, rtt: int, vague: bool) -> None:
+        """A round trip took so long, or less (`vague`): nobody knows which of two packets was acknowledged.
+
+        Even that has to count: where round trips have become longer than a time-out, there are no others.
+        """
+        if vague:
+            if self.rtt_mean and rtt > self.rtt_mean + self.rtt_spread:
+                self.rtt_spread += (rtt - self.rtt_mean - self.rtt_spread) // 16
+            return
         if not self.rtt_mean:
             self.rtt_mean = self.rtt_least = rtt
             self.rtt_spread = rtt // 2
             return
         self.rtt_least = min(rtt, self.rtt_least + (rtt - self.rtt_least) // 64)
-        self.rtt_spread += (abs(rtt - self.rtt_mean) - self.rtt_spread) // 4
+        more = abs(rtt - self.rtt_mean) - self.rtt_spread
+        self.rtt_spread += more // 4 if more > 0 else more // 16  # some that are alike do not say that the next one will be
         self.rtt_mean += (rtt - self.rtt_mean) // 8
 
-    def _early(self) -> bool:
-        """The next time-out is for what should have been acknowledged by now, which is worth a few records; no more is known."""
-        return self.rtt_mean > 0 and not self.attempts
-
     def _timeout(self) -> int:
+        """How long to wait for an acknowledgement: as long as one takes, where that is known, and twice as long each time."""
         timing = self._timing
-        usual = self.rtt_mean + 4 * self.rtt_spread
-        if self._early():  # what was measured may contain the delay of acknowledgements or not
-            return max(usual, self.rtt_least + timing.ack_delay_ns)
-        base = max(timing.retransmit_ns, usual + timing.ack_delay_ns)
-        doublings = min(max(self.attempts - 1, 0) if self.rtt_mean else self.attempts, 16)
-        return min(base << doublings, max(timing.retransmit_max_ns, base))
+        base = timing.retransmit_ns
+        if self.rtt_mean:  # what was measured may contain the delay of acknowledgements or not
+            base = max(self.rtt_mean + 4 * self.rtt_spread, self.rtt_least + timing.ack_delay_ns)
+        return min(base << min(self.attempts, 16), max(timing.retransmit_max_ns, base))
 
     def deadline(self) -> int | None:
         """When this link wants to act: acknowledge, or send again."""
