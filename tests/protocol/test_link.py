@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isotone.model.errors import RemoteProtocolError
-from isotone.model.records import Cast, Packet
+from isotone.model.records import Cast, Packet, Relay
 from isotone.model.settings import MS
 from isotone.protocol.link.peer_link import ACK_EVERY, PeerLink
 from tests.protocol.link_bench import acknowledge, link, numbers, packet, records, repetition, run
@@ -93,16 +93,16 @@ def test_many_packets_a_gap_or_a_repetition_are_acknowledged_at_once() -> None:
     for number in range(1, ACK_EVERY + 1):
         assert many.next_packet(0) is None
         many.receive(run(number, number), 0)
-    assert many.next_packet(0) == (1, ACK_EVERY, [])
+    assert many.next_packet(0) == (1, ACK_EVERY, [], False)
     gap, known, new = link(), link(), link()
     gap.receive(run(2, 2), 0)
     known.receive(run(1, 1), 0)
     known.acknowledge(1000 * MS)
     known.receive(run(1, 1), 1000 * MS)
     new.receive(repetition(1, 1), 0)
-    assert gap.next_packet(0) == (1, -1, [])
-    assert known.next_packet(1000 * MS) == (1, 1, [])
-    assert new.next_packet(0) == (1, 1, [])
+    assert gap.next_packet(0) == (1, -1, [], False)
+    assert known.next_packet(1000 * MS) == (1, 1, [], False)
+    assert new.next_packet(0) == (1, 1, [], False)
 
 
 def test_an_acknowledgement_of_what_was_never_sent_is_the_peers_fault() -> None:
@@ -128,16 +128,16 @@ def test_an_old_acknowledgement_changes_nothing() -> None:
 def test_no_more_than_a_window_is_under_way() -> None:
     sender = link(window=3)
     sender.fresh += records(1, 8)
-    first, _, taken = sender.next_packet(0)
+    first, _, taken, _ = sender.next_packet(0)
     assert (first, numbers(taken)) == (1, [1, 2, 3])
     assert sender.next_packet(0) is None
     acknowledge(sender, 2)
     packet = sender.next_packet(0)
     assert packet is not None
-    first, _, taken = packet
+    first, _, taken, _ = packet
     assert (first, numbers(taken)) == (4, [4, 5])
     acknowledge(sender, 5)
-    first, _, taken = sender.next_packet(0)
+    first, _, taken, _ = sender.next_packet(0)
     assert (first, numbers(taken), sender.fresh) == (6, [6, 7, 8], [])
 
 
@@ -254,13 +254,41 @@ def test_the_least_round_trip_follows_a_way_that_becomes_longer() -> None:
 
 
 def test_of_large_records_few_go_out_again_early() -> None:
-    """Eight of them would fill a slow wire."""
+    """Eight of them would fill a slow wire. Also of those that are passed on for others, and one at least."""
+    casts = [Cast(number, 0, [], number, [bytes(size)] * 2) for number, size in enumerate((900, 900, 900, 9000, 1), 51)]
+    for several, count in ((casts, 2), (casts[2:], 1), (casts[3:], 1), ([Relay(1, cast) for cast in casts], 2)):
+        sender = known(4 * MS)
+        sender.fresh += several
+        sender.next_packet(0)
+        again = sender.retransmit(9 * MS)
+        assert again is not None
+        assert len(again[1]) == count
+
+
+def test_what_followed_a_repetition_and_was_not_acknowledged_with_it_goes_out_too() -> None:
+    """All of it was lost, as far as anybody knows: a round trip for 8, for 16, for 32 and so on, and no time-out between."""
     sender = known(4 * MS)
-    sender.fresh += [Cast(number, 0, [], number, [bytes(1500)] * 2) for number in range(51, 60)]
+    sender.fresh += records(51, 350)
     sender.next_packet(0)
-    again = sender.retransmit(9 * MS)
-    assert again is not None
-    assert len(again[1]) == 2
+    now, lengths = 9 * MS, []
+    while (again := sender.retransmit(now)) is not None:
+        lengths.append(len(again[1]))
+        now += 4 * MS
+        acknowledge(sender, again[0] + len(again[1]) - 1, now)
+    assert lengths == [8, 16, 32, 64, 64, 64, 52]
+    assert sender.deadline() is None
+
+
+def test_what_was_sent_after_a_repetition_need_not_be_lost() -> None:
+    sender = known(4 * MS)
+    sender.fresh += records(51, 51)
+    sender.next_packet(0)
+    sender.retransmit(9 * MS)
+    sender.fresh += records(52, 60)
+    sender.next_packet(10 * MS)
+    acknowledge(sender, 51, 13 * MS)
+    assert sender.retransmit(13 * MS) is None
+    assert sender.deadline() == 22 * MS
 
 
 def test_a_record_that_was_sent_twice_is_no_measure() -> None:
@@ -274,34 +302,67 @@ def test_a_record_that_was_sent_twice_is_no_measure() -> None:
 
 
 def test_round_trips_that_become_longer_than_the_time_out_are_noticed() -> None:
-    """Then everything is sent twice before it is acknowledged, and there is no other measure than one that is too long."""
-    sender = known(4 * MS)
-    now, again = 100_000 * MS, []
-    for number in range(51, 101):
-        sender.fresh += records(number, number)
-        sender.next_packet(now)
-        answer = now + 150 * MS
-        while (due := sender.deadline()) is not None and due < answer:
-            assert sender.retransmit(due) is not None
-            again.append(number)
-        acknowledge(sender, number, answer)
-        now = answer + 1000 * MS
-    assert set(again) < set(range(51, 60))
+    """Then everything is sent twice before it is acknowledged. The peer says so, after it has acknowledged the first."""
+    for sender, last in ((known(4 * MS), 50), (link(), 0)):
+        now, again = 100_000 * MS, []
+        for number in range(last + 1, last + 50):
+            sender.fresh += records(number, number)
+            sender.next_packet(now)
+            answer = now + 150 * MS
+            while (due := sender.deadline()) is not None and due < answer:
+                assert sender.retransmit(due) is not None
+                again.append(number)
+            acknowledge(sender, number, answer)
+            if again and again[-1] == number:
+                sender.receive(packet(0, [], number, again=True), answer + 1 * MS)
+            now = answer + 1000 * MS
+        assert set(again) <= set(range(last + 1, last + 5))
 
 
-def test_a_repetition_that_was_needed_says_little_of_the_round_trip() -> None:
+def test_a_pause_of_the_peer_does_not_make_its_link_slow() -> None:
+    """It acknowledges the first packet after two seconds, and then says that it had all of them."""
     sender = known(4 * MS)
     sender.fresh += records(51, 51)
     sender.next_packet(0)
-    usual = sender.deadline()
-    assert usual is not None
-    sender.retransmit(usual)
-    acknowledge(sender, 51, usual + 4 * MS)
+    while (due := sender.deadline()) is not None and due < 2000 * MS:
+        sender.retransmit(due)
+    acknowledge(sender, 51, 2000 * MS)
+    for _ in range(8):
+        sender.receive(packet(0, [], 51, again=True), 2000 * MS)
     sender.fresh += records(52, 52)
-    sender.next_packet(1000 * MS)
-    due = sender.deadline()
-    assert due is not None
-    assert usual <= due - 1000 * MS <= usual * 5 // 4
+    sender.next_packet(3000 * MS)
+    assert sender.deadline() is not None
+    assert sender.deadline() < 3020 * MS
+
+
+def test_a_repetition_that_was_needed_says_nothing_of_the_round_trip() -> None:
+    """Nor one that brought the acknowledgement, which was lost, or one that was too late for anything."""
+    sender = known(4 * MS)
+    usual = sender.rtt_mean, sender.rtt_spread, sender.rtt_least
+    for number in range(51, 60):
+        sender.fresh += records(number, number)
+        sender.next_packet(number * 1000 * MS)
+        now = sender.deadline()
+        assert now == number * 1000 * MS + 9 * MS
+        sender.retransmit(now)
+        sender.receive(packet(0, [], number, again=number % 2 == 0), now + 4 * MS)
+        assert (sender.rtt_mean, sender.rtt_spread, sender.rtt_least) == usual
+
+
+def test_who_hears_again_what_is_here_says_so() -> None:
+    receiver = link()
+    receiver.receive(run(1, 2), 0)
+    receiver.receive(repetition(1, 2), 10 * MS)
+    assert receiver.next_packet(10 * MS) == (1, 2, [], True)
+    receiver.receive(repetition(1, 3), 20 * MS)
+    assert receiver.next_packet(20 * MS) == (1, 3, [], False)
+    receiver.receive(repetition(1, 3), 30 * MS)
+    receiver.fresh += records(1, 1)
+    answer = receiver.next_packet(30 * MS)
+    assert answer is not None
+    assert (len(answer[2]), answer[3]) == (1, False)  # that would say that these records were sent before
+    receiver.receive(run(4, 4), 40 * MS)
+    assert receiver.next_packet(45 * MS) == (2, 4, [], False)
 
 
 def test_a_new_connection_sends_at_once_and_forgets_the_back_off() -> None:
@@ -372,8 +433,8 @@ class Pair:
             self.channel[1 - end].append(packet(again[0], again[1], me.acknowledge(self.now), True))
         following = me.next_packet(self.now)
         if following is not None:
-            first, ack, taken = following
-            self.channel[1 - end].append(packet(first, taken, ack))
+            first, ack, taken, known = following
+            self.channel[1 - end].append(packet(first, taken, ack, known))
 
     def step(self, what: str, end: int, value: int) -> None:
         me, channel = self.ends[end], self.channel[end]

@@ -36,11 +36,25 @@ def test_what_only_a_repetition_brought_was_a_loss_too() -> None:
 
 
 def test_the_last_packet_that_comes_after_its_repetition_was_not_lost() -> None:
+    """Nor if it is longer than that."""
     receiver = link()
     receiver.receive(run(1, 1), 0)
     receiver.receive(repetition(2, 3), 20 * MS)
     receiver.receive(run(2, 3), 25 * MS)
-    assert receiver.losses.lost(LATER) == 0
+    receiver.receive(repetition(4, 6), 30 * MS)
+    receiver.receive(run(4, 20), 35 * MS)
+    assert (receiver.received, receiver.losses.lost(LATER)) == (20, 0)
+
+
+def test_what_was_missing_at_the_end_is_one_loss_in_however_many_parts_it_comes() -> None:
+    receiver = link()
+    receiver.receive(run(1, 1), 0)
+    for first in range(2, 80, 8):
+        receiver.receive(repetition(first, first + 7), first * 10 * MS)
+    assert receiver.losses.lost(2 * LATER) == 1
+    receiver.receive(run(82, 82), LATER)
+    receiver.receive(repetition(83, 84), LATER)
+    assert receiver.losses.lost(3 * LATER) == 2
 
 
 def test_a_repetition_that_ends_with_the_hole_does_not_say_that_anything_was_late() -> None:
@@ -98,14 +112,14 @@ def test_a_repetition_that_was_not_needed_is_no_loss() -> None:
     """The receiver, or its acknowledgement, was late: after a pause, say."""
     sender, receiver = link(), link()
     sender.fresh = records(1, 3)
-    first, _, given = sender.next_packet(0)
+    first, _, given, _ = sender.next_packet(0)
     waiting = [packet(first, given)]
     for _ in range(4):
         now = sender.resend_at
         again = sender.retransmit(now)
         waiting.append(packet(*again, again=True))
     sender.fresh = records(4, 4)
-    first, _, given = sender.next_packet(now)
+    first, _, given, _ = sender.next_packet(now)
     waiting.append(packet(first, given))
     assert numbers([record for late in waiting for record in receiver.receive(late, now)]) == [1, 2, 3, 4]
     assert receiver.losses.lost(LATER) == 0
@@ -161,6 +175,34 @@ def test_the_first_complaint_is_a_measure_too() -> None:
     complain(sender, 12 * MS, ack=0)
     assert sender.retransmit(12 * MS) is not None
     assert sender.rtt_mean == 4 * MS
+
+
+def test_a_complaint_after_a_repetition_is_no_measure() -> None:
+    """It may be about something else, and older than the packet that is timed."""
+    sender = link()
+    sender.fresh += records(1, 1)
+    sender.next_packet(0)
+    sender.retransmit(30 * MS)
+    acknowledge(sender, 1, 34 * MS)
+    sender.fresh += records(2, 3)
+    sender.next_packet(40 * MS)
+    complain(sender, 40 * MS + 1000)
+    assert sender.rtt_mean == 0
+
+
+def test_where_one_complaint_follows_the_other_answers_become_longer_up_to_a_bound() -> None:
+    sender = sent(90)
+    now, lengths = 108 * MS, []
+    for number in range(1, 6):
+        complain(sender, now, ack=10 * number)  # which has more than was repeated: holes here and there
+        again = sender.retransmit(now)
+        assert again is not None
+        lengths.append(len(again[1]))
+        now += 17 * MS
+    complain(sender, LATER, ack=55)
+    again = sender.retransmit(LATER)
+    assert again is not None
+    assert (lengths, len(again[1])) == ([8, 16, 32, 32, 32], 8)
 
 
 def test_complaints_about_what_was_repeated_just_now_are_not_heard() -> None:
@@ -224,14 +266,14 @@ def test_who_misses_something_complains_at_once_and_then_now_and_then() -> None:
     """From the first record on: that nothing came yet is no reason not to."""
     receiver = link()
     receiver.receive(run(2, 2), 0)
-    assert receiver.next_packet(0) == (1, -1, [])
+    assert receiver.next_packet(0) == (1, -1, [], False)
     for now in range(1, 5):
         receiver.receive(run(2 + now, 2 + now), now * MS)
         assert receiver.next_packet(now * MS) is None
     receiver.receive(run(7, 7), 5 * MS)
-    assert receiver.next_packet(5 * MS) == (1, -1, [])
+    assert receiver.next_packet(5 * MS) == (1, -1, [], False)
     receiver.receive(run(1, 7), 6 * MS)
-    assert receiver.next_packet(11 * MS) == (1, 7, [])
+    assert receiver.next_packet(11 * MS) == (1, 7, [], False)
 
 
 def test_company_takes_a_complaint_along() -> None:
@@ -254,7 +296,7 @@ def test_who_has_seen_that_something_was_late_waits_so_long_before_it_complains(
     receiver.say(9 * MS)
     receiver.receive(run(4, 4), 100 * MS)
     assert (receiver.next_packet(104 * MS), receiver.deadline()) == (None, 105 * MS)
-    assert receiver.next_packet(105 * MS) == (1, -3, [])
+    assert receiver.next_packet(105 * MS) == (1, -3, [], False)
     receiver.receive(run(3, 3), 108 * MS)
     assert receiver.losses.late == 10 * MS
     receiver.receive(run(6, 6), 200 * MS)
@@ -272,7 +314,7 @@ def test_an_acknowledgement_before_its_time_does_not_take_a_complaint_away() -> 
     receiver.receive(run(2, 2), 0)
     assert receiver.say(3 * MS) == 0
     assert receiver.deadline() == 10 * MS
-    assert receiver.next_packet(10 * MS) == (1, -1, [])
+    assert receiver.next_packet(10 * MS) == (1, -1, [], False)
 
 
 def test_what_may_still_come_is_not_counted_as_lost() -> None:
@@ -326,27 +368,27 @@ def test_a_packet_without_records_tells_that_the_last_ones_are_missing() -> None
     receiver.receive(packet(3, []), 10 * MS)
     receiver.receive(packet(3, []), 12 * MS)
     assert (receiver.next_packet(14 * MS), receiver.deadline()) == (None, 15 * MS)
-    assert receiver.next_packet(15 * MS) == (1, -2, [])
+    assert receiver.next_packet(15 * MS) == (1, -2, [], False)
     assert receiver.next_packet(16 * MS) is None
     receiver.receive(packet(3, []), 17 * MS)
     assert receiver.deadline() == 20 * MS
     assert numbers(receiver.receive(run(2, 2), 18 * MS)) == [2]
-    assert receiver.next_packet(23 * MS) == (1, 2, [])
+    assert receiver.next_packet(23 * MS) == (1, 2, [], False)
 
 
 def test_who_still_misses_something_after_a_repetition_says_so_at_once() -> None:
     """So a long hole is closed by one repetition per round trip; but not before what is late may have come."""
     receiver = link()
     receiver.receive(packet(20, []), 0)
-    assert receiver.next_packet(5 * MS) == (1, -1, [])
+    assert receiver.next_packet(5 * MS) == (1, -1, [], False)
     receiver.receive(repetition(1, 8), 6 * MS)
-    assert receiver.next_packet(6 * MS) == (1, -9, [])
+    assert receiver.next_packet(6 * MS) == (1, -9, [], False)
     receiver.losses.late = 2 * MS
     receiver.receive(repetition(9, 16), 7 * MS)
-    assert receiver.next_packet(7 * MS) == (1, 16, [])
+    assert receiver.next_packet(7 * MS) == (1, 16, [], False)
     assert receiver.deadline() == 7 * MS + receiver.losses.late
     receiver.receive(repetition(17, 19), 8 * MS)
-    assert receiver.next_packet(8 * MS) == (1, 19, [])
+    assert receiver.next_packet(8 * MS) == (1, 19, [], False)
     assert receiver.deadline() is None
 
 

@@ -300,7 +300,7 @@ class Packet(msgspec.Struct, array_like=True, gc=False):
 
     `records[i]` has the link's sequence number `first + i`, or that of the next one is `first` if there are none. `ack` is the
     number n of records received so far without a gap, or 0 for no news, or -1 - n where what follows is missing. `again` says
-    that the records were sent before.
+    that the records were sent before, or without records that the peer has sent some again which were here.
     """
 
     epoch: Count

@@ -289,8 +289,11 @@ class Epoch:
         records = link.receive(packet, now)
         if link.fresh or link.owed >= ACK_EVERY or link.complaint:
             self.links.dirty.add(rank)
-        if link.ack_at is not None and link.ack_at < self.links.alarm:
-            self.links.alarm = link.ack_at
+        links, resend_at, ack_at = self.links, link.resend_at, link.ack_at
+        if ack_at is not None and ack_at < links.alarm:
+            links.alarm = ack_at
+        if resend_at is not None and resend_at < links.alarm:
+            links.alarm = resend_at
         if not records:
             if self._offers and packet.records:
                 self._offer(rank, link, packet, now)

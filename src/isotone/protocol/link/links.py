@@ -12,7 +12,7 @@ from isotone.protocol.link.peer_link import PeerLink
 NEVER = 1 << 62
 
 Outgoing = tuple[int, int, int, list[Sequenced], bool]
-"""(rank, first, ack, records, whether they were sent before); ack 0 says nothing."""
+"""(rank, first, ack, records, again); ack 0 says nothing."""
 
 
 class Links:
@@ -48,7 +48,7 @@ class Links:
                     result.append((rank, again[0], link.acknowledge(now), again[1], True))
             packet = link.next_packet(now)
             if packet is not None:
-                result.append((rank, *packet, False))
+                result.append((rank, *packet))
             deadline = link.deadline()
             if deadline is not None and deadline < self.alarm:
                 self.alarm = deadline

@@ -27,13 +27,14 @@ class _Filled(NamedTuple):
 class Losses:
     """Of one link."""
 
-    __slots__ = ("_came", "_filled", "_lost", "_patience", "late")
+    __slots__ = ("_came", "_end", "_filled", "_lost", "_patience", "late")
 
     def __init__(self, patience: int) -> None:
         self._patience = patience
         self._came: dict[int, int] = {}  # when each run in the stash came
         self._filled: list[_Filled] = []
         self._lost = 0
+        self._end = 0, 0  # where what was missing at the end ended, and how many packets had come that were no repetitions
         self.late = 0
         """For how long something was missing, lately, that was not lost; and a quarter more."""
 
@@ -54,8 +55,8 @@ class Losses:
         if last + 1 == min(stash):
             self._learn(now - self.since())
 
-    def repaired(self, first: int, count: int, stash: Mapping[int, Sized], now: int) -> None:
-        """The next records are here, `count` from `first` on, by a repetition."""
+    def repaired(self, first: int, count: int, stash: Mapping[int, Sized], packets: int, now: int) -> None:
+        """The next records are here, `count` from `first` on, by a repetition; so many packets came that were none."""
         self.late -= self.late // 64  # or it would stay for ever where nothing is late any more
         reached, end = first, first + count
         for start, run in sorted(stash.items()):
@@ -66,12 +67,16 @@ class Losses:
                     self._lack(_Filled(reached, start, self._came[start], now))
             reached = max(reached, start + len(run))
         if reached < end:
-            self._lack(_Filled(reached, end, now, now))
+            if self._filled and self._end == (reached, packets):  # it goes on
+                self._filled[-1] = _Filled(self._filled[-1].begin, end, now, now)
+            else:
+                self._lack(_Filled(reached, end, now, now))
+            self._end = end, packets
 
     def late_after_all(self, first: int, count: int, now: int) -> None:
         """A packet came that is known already, and is no repetition."""
         for index, hole in enumerate(self._filled):
-            if hole.begin <= first and first + count <= hole.end:
+            if hole.begin < first + count and first < hole.end:
                 self._learn(now - hole.since)
                 del self._filled[index]
                 return

@@ -21,13 +21,17 @@ from collections import deque
 from itertools import islice
 
 from isotone.model.errors import RemoteProtocolError
-from isotone.model.records import Cast, Packet, Sequenced
+from isotone.model.records import Cast, Packet, Relay, Sequenced
 from isotone.model.settings import Timing
 from isotone.protocol.link.losses import Losses
 
 _BURST = 64
 _FEW = 8
 _FEW_BYTES = 4 * 1024
+_GROWTH_MAX = 6
+"""Where all of a repetition was needed, the next one is twice as long, and so on so many times."""
+_SCATTERED = 2
+"""Where there is one complaint after the other, so many times: not all of that is needed."""
 ACK_EVERY = 32
 
 
@@ -36,8 +40,9 @@ class PeerLink:
 
     __slots__ = (
         "_patience", "_timing", "ack_at", "acked", "answered_at", "answers", "attempts", "complain_at", "complaint",
-        "connected_again", "exists", "fresh", "losses", "owed", "packets", "received", "repeated", "resend_at", "retransmitted",
-        "rtt_least", "rtt_mean", "rtt_spread", "stash", "stashed", "timed_again", "timed_at", "timed_seq", "unacked", "window",
+        "connected_again", "exists", "fresh", "growth", "losses", "needless", "owed", "packets", "received", "repeated",
+        "resend_at", "retransmitted", "rtt_least", "rtt_mean", "rtt_spread", "stash", "stashed", "then", "timed_again",
+        "timed_at", "timed_seq", "unacked", "vague", "window",
     )  # fmt: skip
 
     def __init__(self, timing: Timing, window: int) -> None:
@@ -54,13 +59,19 @@ class PeerLink:
         self.complaint = False
         """The peer lacks the oldest record."""
         self.repeated = 0
+        self.then = 0
+        """What was sent when records up to `repeated` were sent again."""
         self.answered_at = 0
-        """Complaints before that about records up to `repeated` are about what was sent again already."""
+        """Complaints before that about these are about what was sent again already."""
+        self.growth = 0
+        """Repetitions are so many times twice as long: each of the last ones was not enough."""
         self.answers = 0
         """So often something was sent again since the last acknowledgement."""
         self.timed_seq = 0
         self.timed_at = 0
         self.timed_again = False
+        self.vague = 0
+        """The round trip if what was acknowledged is the first of several packets with the same."""
         self.rtt_mean = 0
         self.rtt_spread = 0
         self.rtt_least = 0
@@ -77,6 +88,8 @@ class PeerLink:
         self.losses = Losses(timing.retransmit_ns)
         self.packets = 0
         """How many came with records that were sent for the first time."""
+        self.needless = False
+        """The peer has sent something again that is here."""
 
     @property
     def sent(self) -> int:
@@ -105,8 +118,8 @@ class PeerLink:
         self.complain_at = now + self._timing.ack_delay_ns
         return -1 - self.received
 
-    def next_packet(self, now: int) -> tuple[int, int, list[Sequenced]] | None:
-        """(first, ack, records) of the packet that should go out now, if any: new records, or acknowledgements owed."""
+    def next_packet(self, now: int) -> tuple[int, int, list[Sequenced], bool] | None:
+        """(first, ack, records, again) of the packet that should go out now, if any: new records, or acknowledgements owed."""
         due = self.owed >= ACK_EVERY or (self.ack_at is not None and now >= self.ack_at)
         if not due and (not self.fresh or len(self.unacked) >= self.window):
             return None
@@ -123,7 +136,8 @@ class PeerLink:
                 self.timed_again = False
             if self.resend_at is None:
                 self.resend_at = now + self._patience
-        return first, ack, records
+        again, self.needless = self.needless and not records, False
+        return first, ack, records, again
 
     def retransmit(self, now: int) -> tuple[int, list[Sequenced]] | None:
         """The oldest unacknowledged records, if it is time to send them again: all of them on a new connection."""
@@ -142,6 +156,7 @@ class PeerLink:
         else:
             again = list(islice(self.unacked, _BURST))
         if anew or not self.complaint:
+            self.growth = 0
             self.attempts += 1
             self._patience = self._timeout()
         self.complaint = False
@@ -150,19 +165,22 @@ class PeerLink:
         rtt = min(self.rtt_mean + 4 * self.rtt_spread, 2 * self.rtt_least) or self._timing.retransmit_ns
         self.answered_at = now + min(rtt << min(self.answers, 16), max(rtt, self._timing.retransmit_max_ns))
         self.answers += 1
+        self.then = self.sent
         self.repeated = self.acked + len(again)
         self.timed_again = self.timed_again or self.timed_seq <= self.repeated
         return self.acked + 1, again
 
     def _few(self) -> list[Sequenced]:
-        """The oldest records: what one lost packet had, mostly, and something behind it; of large ones only one."""
-        few, size = [], 0
-        for record in islice(self.unacked, _FEW):
-            few.append(record)
-            if type(record) is Cast:
-                size += sum(map(len, record.payloads))
-                if size >= _FEW_BYTES:
+        """The oldest records: what one lost packet had, mostly, and something behind it; of large ones only one, at first."""
+        few: list[Sequenced] = []
+        left = _FEW_BYTES << self.growth
+        for record in islice(self.unacked, min(_FEW << self.growth, _BURST)):
+            cast = record.cast if type(record) is Relay else record
+            if type(cast) is Cast:
+                left -= sum(map(len, cast.payloads))
+                if left < 0 and few:
                     break
+            few.append(record)
         return few
 
     def reconnect(self) -> None:
@@ -171,8 +189,8 @@ class PeerLink:
 
     def receive(self, packet: Packet, now: int) -> list[Sequenced]:
         """Take a packet in; return the records that are now in order."""
-        ack = packet.ack
-        if ack > self.acked:
+        ack, news = packet.ack, packet.ack > self.acked
+        if news:
             self._acknowledged(ack, now)
         elif ack < 0:
             self._complained(-1 - ack, now)
@@ -180,6 +198,10 @@ class PeerLink:
         if not records:
             if packet.first > self.received + 1:
                 self._miss(packet.first - 1, now, self._timing.ack_delay_ns)
+            if packet.again and self.vague and not news:  # the acknowledgement of the first was on its way already
+                usual = self.rtt_mean + 4 * self.rtt_spread
+                self._sample(min(self.vague, 2 * usual) if usual else self.vague)  # it may have been a pause
+                self._patience = self._timeout()
             return records
         if not self.owed:
             self.ack_at = now + self._timing.ack_delay_ns
@@ -199,9 +221,10 @@ class PeerLink:
                 self.losses.late_after_all(packet.first, len(records), now)
             records = records[skip:]
             if not records:
+                self.needless = packet.again
                 return records
         if packet.again:
-            self.losses.repaired(self.received + 1, len(records), self.stash, now)
+            self.losses.repaired(self.received + 1, len(records), self.stash, self.packets, now)
             self.complain_at = now + self.losses.late  # if more is missing, that was some news of it
         elif self.stash:
             self.losses.came(self.received + len(records), self.stash, now)
@@ -253,9 +276,13 @@ class PeerLink:
         """The peer has records up to `ack`, and lacks the next one, unless that was repeated just now."""
         if ack > self.acked:
             self._acknowledged(ack, now)
-        if self.timed_seq and not self.rtt_mean:
-            self._sample(now - self.timed_at, self.timed_again)  # it was no longer than that
+        if self.timed_seq and not self.acked and not self.rtt_mean and not self.timed_again:
+            self._sample(now - self.timed_at)  # of the first packet: it was no longer than that
         if ack == self.acked and self.unacked and (now >= self.answered_at or ack >= self.repeated):
+            if now - self.answered_at >= 2 * self.rtt_least:
+                self.growth = 0
+            elif self.growth < _SCATTERED:
+                self.growth += 1
             self.complaint = True
             self.resend_at = now
 
@@ -273,26 +300,25 @@ class PeerLink:
         else:
             for _ in range(count):
                 unacked.popleft()
-        if self.timed_seq and ack >= self.timed_seq:
-            self._sample(now - self.timed_at, self.timed_again)
+        timed = self.timed_seq and ack >= self.timed_seq
+        if timed:
             self.timed_seq = 0
-            self.attempts = 0
-            self._patience = self._timeout()
-        elif self.attempts:
+            if self.timed_again:
+                self.vague = now - self.timed_at
+            else:
+                self._sample(now - self.timed_at)
+        if timed or self.attempts:
             self.attempts = 0
             self._patience = self._timeout()
         if unacked:
             self.resend_at = now + self._patience
+            if ack == self.repeated < self.then:  # or what follows had been acknowledged with it
+                self.growth = min(self.growth + 1, _GROWTH_MAX)
+                self.complaint = True
+                self.resend_at = now
 
-    def _sample(self, rtt: int, vague: bool) -> None:
-        """A round trip took so long, or less (`vague`): nobody knows which of two packets was acknowledged.
-
-        Even that has to count: where round trips have become longer than a time-out, there are no others.
-        """
-        if vague:
-            if self.rtt_mean and rtt > self.rtt_mean + self.rtt_spread:
-                self.rtt_spread += (rtt - self.rtt_mean - self.rtt_spread) // 16
-            return
+    def _sample(self, rtt: int) -> None:
+        self.vague = 0
         if not self.rtt_mean:
             self.rtt_mean = self.rtt_least = rtt
             self.rtt_spread = rtt // 2
