@@ -44,8 +44,8 @@ LATER_MAX = 64
 class Numbers:
     """The shapes in one member's stream by the numbers of their appearance; only those that came last are remembered.
 
-    They are more than a repertoire, so that whatever belongs to that has a number. What appears for the first time may be numbered
-    `later`, when a number is asked for: many at once cost less than each of them while a cast waits.
+    They are more than a repertoire, so that whatever belongs to that has a number. What appears for the first time may be
+    numbered `later`, when a number is asked for: many at once cost less than each of them while a cast waits.
     """
 
     def __init__(self, site: int) -> None:

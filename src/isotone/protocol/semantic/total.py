@@ -298,7 +298,8 @@ class SemanticTotal(Clocked):
             self.calm = 0
         numbers = self.appeared[sender]
         if shape is not numbers.last and not shape.free and shape is not self.shapes.whole:
-            if self.promised or self.leader.truce.names or not numbers.later(shape):
+            now = self.promised or self.leader.truce.names  # a truce may have named it
+            if now or not numbers.later(shape):
                 self._appear(sender, shape)
         if self.gated:
             known = self.known[sender]
@@ -318,7 +319,7 @@ class SemanticTotal(Clocked):
         self.queues.put(entry)
 
     def _appear(self, sender: int, shape: Shape) -> None:
-        """A shape comes in the stream of a site: it may be one that a truce has named."""
+        """A shape comes in the stream of a site, and gets its number."""
         numbers, spared = self.appeared[sender], self.leader.truce.names
         number = numbers.see(shape)
         if number and (self.promised or spared):
