@@ -42,8 +42,8 @@ def delivered(bag: Bag, process: str, level: Level | None = None) -> list[list[s
 
 def test_a_shape_in_use_between_many_others_can_be_promised() -> None:
     shapes = Shapes(BY_ITEM)
-    here, there = Numbers(), Numbers()
-    leader = Leader(shapes, 3, [here, Numbers()], 0)
+    here, there = Numbers(0), Numbers(1)
+    leader = Leader(shapes, 3, [here, Numbers(1)], 0)
     usual, theirs = shapes.of(1, None, Column([("usual",)])), shapes.of(1, None, Column([("theirs",)]))
     ts = announced = 0
     for turn in range(1000):

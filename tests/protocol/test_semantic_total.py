@@ -366,7 +366,7 @@ def test_silent_members_lead_without_a_relation_too() -> None:
 
 
 def test_numbers_are_not_given_twice() -> None:
-    shapes, numbers = Shapes(BY_ITEM), Numbers()
+    shapes, numbers = Shapes(BY_ITEM), Numbers(0)
     kept = [shapes.of(1, None, Column([(str(number),)])) for number in range(300)]
     for shape in kept:
         numbers.see(shape)

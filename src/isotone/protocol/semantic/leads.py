@@ -23,7 +23,7 @@ Invariants: a lead's end does not decrease; while it lies ahead of the clock, it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -37,25 +37,47 @@ _REPERTOIRE_MAX = 16
 _NUMBERED_MAX = 256
 _WAIT_MAX = 1024
 _KNOWN_MAX = 256
+LATER_MAX = 64
+"""So many first appearances are counted later, at once."""
 
 
 class Numbers:
     """The shapes in one member's stream by the numbers of their appearance; only those that came last are remembered.
 
-    They are more than a repertoire, so that whatever belongs to that has a number.
+    They are more than a repertoire, so that whatever belongs to that has a number. What appears for the first time may be
+    numbered `later`, when a number is asked for: many at once cost less than each of them while a cast waits.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, site: int) -> None:
+        self._bit = 1 << site
+        self._later: list[Shape] = []
         self.newest = 0
         self.forgotten = 0  # the last that was
         self.last: Shape | None = None  # nothing changes if it comes again
         self._number: dict[Shape, int] = {}  # the one that came last is last
         self._shape: dict[int, Shape] = {}
-        self.find: Callable[[Shape], int | None] = self._number.get  # the number of a shape, if it is remembered
+
+    def later(self, shape: Shape) -> bool:
+        """A cast of this shape is next in the stream: whether it is the first one, and can be numbered later."""
+        if shape.seen & self._bit or len(self._later) >= LATER_MAX:
+            return False
+        shape.seen |= self._bit
+        self._later.append(shape)
+        self.last = shape
+        return True
+
+    def settle(self) -> None:
+        """Number what is not yet."""
+        late, self._later = self._later, []
+        for shape in late:
+            self.see(shape)
 
     def see(self, shape: Shape) -> int:
         """A cast of this shape is next in the stream: its number if that is a new one, otherwise 0."""
+        if self._later:
+            self.settle()
         self.last = shape
+        shape.seen |= self._bit
         new = 0
         number = self._number.pop(shape, None)
         if number is None:
@@ -68,16 +90,18 @@ class Numbers:
         self._number[shape] = number
         return new
 
-    def __contains__(self, shape: Shape) -> bool:
-        """Whether a shape is remembered; one that appeared long ago may be forgotten although it is still sent."""
-        return shape in self._number
-
-    def number(self, shape: Shape) -> int:
-        """The number of a shape that is remembered."""
-        return self._number[shape]
+    def number(self, shape: Shape) -> int | None:
+        """The number of a shape, if it is remembered; one that appeared long ago may be forgotten although it is still sent."""
+        if not shape.seen & self._bit:
+            return None
+        if self._later:
+            self.settle()
+        return self._number.get(shape)
 
     def shape(self, number: int) -> Shape | None:
         """The shape of a number, if it is remembered."""
+        if self._later:
+            self.settle()
         return self._shape.get(number)
 
 
@@ -118,6 +142,7 @@ class Leader:
         self._shapes = shapes
         self._appeared = appeared
         self._numbers = appeared[rank]
+        self._later: list[Shape] = []  # sent for the first time, and not yet among the own ones
         self._own: dict[Shape, _Use] = {}  # the last one used is last
         self._latest: Shape | None = None  # that one
         self._index = Nearby(shapes)  # of the own ones
@@ -134,9 +159,12 @@ class Leader:
 
     def covers(self, shape: Shape, ts: int, sender: int) -> bool:
         """A cast of another member came, not a free one: whether it can do without this member's acknowledgement."""
+        items = shape.items
+        if self._later and (shape.sent or items is None or len(items) > 1):
+            self._settle()
         against: Sequence[_Use] | None = self._found.get(shape)
         if against is None:
-            index, items = self._index, shape.items
+            index = self._index
             if items is not None and len(items) == 1 and not index.vague and items[0] not in index.by_item:
                 against = ()  # of what comes once nothing is kept
             else:
@@ -153,7 +181,7 @@ class Leader:
         half = ts + LENGTH // 2
         if (self.used and not self._wait and half > self.lead.end) or (self.truce_used and half > self.truce.end):
             self.stirred = True  # it is to be renewed
-        count, number = 0, self._appeared[sender].find(shape)
+        count, number = 0, self._appeared[sender].number(shape)
         if number is not None:
             name = sender, number
             if worth or name in self._counts.last:
@@ -176,21 +204,39 @@ class Leader:
 
     def stamp(self, shape: Shape, ts: int) -> int:
         """The timestamp for an own cast of this shape, not a free one: `ts`, or the first beyond the promises it would break."""
-        lead, use, patience = self.lead, self._own.get(shape), self.patience
+        lead, patience = self.lead, self.patience
+        if shape.sent and self._later:
+            self._settle()
+        use = self._own.get(shape) if shape.sent else None
         if ts > lead.end and (use is None or ((use.passed >= patience or use.usual >= 12 * patience) and use.rare(patience))):
             self._wait = self._trial  # a lead would be jumped over
-        if use is None or shape is not self._latest:
-            use = self._last(shape, use)
-        use.gaps = gaps = min(use.gaps + 1, 8)
-        if gaps:
-            use.usual += (8 * min(use.passed, 8 * patience) - use.usual) // gaps
-        use.passed = 0
+        if shape.sent or len(self._later) >= LATER_MAX or not self._shapes.by_items or len(shape.items or ()) != 1:
+            self._settle()
+            self._use(shape, use)
+        else:
+            self._later.append(shape)
+        shape.sent = True
         if ts <= lead.end and shape not in lead.shapes.all:
             self._jump(shape)
             ts = lead.end + 1
         if ts <= self.truce.end and not self.truce.permits(shape):
             ts = self.truce.end + 1
         return ts
+
+    def _settle(self) -> None:
+        """Count the first use of shapes that are not yet among the own ones."""
+        late, self._later = self._later, []
+        for shape in late:
+            self._use(shape, None)
+
+    def _use(self, shape: Shape, use: _Use | None) -> None:
+        """A shape is sent."""
+        if use is None or shape is not self._latest:
+            use = self._last(shape, use)
+        use.gaps = gaps = min(use.gaps + 1, 8)
+        if gaps:
+            use.usual += (8 * min(use.passed, 8 * self.patience) - use.usual) // gaps
+        use.passed = 0
 
     def _last(self, shape: Shape, use: _Use | None) -> _Use:
         """Another shape is the last one that was sent."""
@@ -228,14 +274,20 @@ class Leader:
     def announce(self, clock: int) -> list[int] | None:
         """Promise, unless anything may be sent: returns the end of the lead, and the numbers of the repertoire."""
         lead, numbers = self.lead, self._numbers
+        self._settle()
         self.wanted = self.used = False
         repertoire = [shape for shape, use in self._own.items() if not use.rare(self.patience)]
         if self._shapes.whole in repertoire:
             return None
         bound = lead.end > clock  # what was promised stays so, though it may have become less worth while
-        named = [shape for shape in repertoire if shape in numbers and (not bound or shape in lead.shapes.all)][-_REPERTOIRE_MAX:]
+        named = {
+            shape: number
+            for shape in repertoire
+            if (number := numbers.number(shape)) is not None and (not bound or shape in lead.shapes.all)
+        }
+        named = dict(list(named.items())[-_REPERTOIRE_MAX:])
         lead.give(max(lead.end, clock + LENGTH), named)
-        return [lead.end, *map(numbers.number, named)]
+        return [lead.end, *named.values()]
 
     def truce_due(self, clock: int) -> bool:
         """Whether a truce is worth while now."""
@@ -244,6 +296,9 @@ class Leader:
     def announce_truce(self, clock: int) -> list[int] | None:
         """Promise to spare what others usually send, if there is anything: returns the end of the truce, and the names."""
         truce = self.truce
+        self._settle()
+        for numbers in self._appeared:  # from here on what is named must not be forgotten unnoticed
+            numbers.settle()
         self.truce_wanted = self.truce_used = False
         names = dict(truce.names) if truce.end > clock else {}
         for name in self._counts.usual(self.patience):

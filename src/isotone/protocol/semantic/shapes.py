@@ -14,7 +14,7 @@ and the relation alone: all members see the same ones.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import compress, repeat
+from itertools import compress, islice, repeat
 from typing import TypeAlias
 from weakref import ref
 
@@ -35,6 +35,8 @@ LOOKED_AT_MAX = 64
 """The messages of larger batches are not looked at one by one."""
 _TYPES_MAX = 16
 _MEMO_MAX = 1024
+_FORGOTTEN = 32
+"""So many of these are forgotten at once."""
 
 
 class Shape(msgspec.Struct, eq=False, weakref=True):
@@ -50,6 +52,8 @@ class Shape(msgspec.Struct, eq=False, weakref=True):
     free: bool
     wild: bool
     known: dict[int, bool] = {}  # with which others it conflicts, by their serial
+    seen: int = 0  # a bit for each member in whose stream it has appeared
+    sent: bool = False  # by this member
 
 
 class Shapes:
@@ -67,7 +71,7 @@ class Shapes:
         self._twin = {type_: first.setdefault(frozenset(row.items()), type_) for type_, row in self._table.items()}
         self._always = {one for one, _ in relation.always} if relation is not None else set()
         self.frees = not all(self._table.values())  # whether there are types that conflict with nothing
-        self._shapes: dict[Hashable, ref[Shape]] = {}  # by their descriptions; a type and items, if there is one
+        self._shapes: dict[Hashable, ref[Shape]] = {}  # by their descriptions (a type and items, if there is one), unless known
         self._plain: dict[str | None, Shape] = {}  # those of one type alone; the relation bounds their number
         self.by_items = relation is not None and relation.by == "item"
         self.known: dict[Hashable, Shape] = {}  # where types say it all by type, or types; `by_items` by items
@@ -86,6 +90,10 @@ class Shapes:
         """The shape of `count` messages. `ConfigError` if one is none of this relation."""
         if self.relation is None:
             return self.whole
+        if self.by_items and items is not None and len(items.values) == 1:  # most are like this
+            touched = items.values[0]
+            if touched is not None and len(touched) == 1 and touched[0]:
+                return self.known.get(touched) or self.of_item(touched)
         types, items = types if self._typed else None, items if self._itemised else None
         if items is not None and len(items.values) > 1:
             if count > LOOKED_AT_MAX:
@@ -96,17 +104,29 @@ class Shapes:
         if types is not None and len(types.values) > 1:
             return self._of_types(types, touched)
         type_ = types.values[0] if types else None
-        if self.by_items and touched is not None and len(touched) == 1 and touched[0]:  # most are like this
-            description = None, touched
-            kept = self._shapes.get(description)
-            shape = (kept() if kept is not None else None) or self._new(description, (description,), touched, False, False)
-        else:
-            shape = self._one(type_, touched)
+        shape = self._one(type_, touched)
         if not self._typed or not self._itemised:
-            if len(self.known) >= _MEMO_MAX:
-                self.known.clear()
-            self.known[touched if self._itemised else type_] = shape
+            self._keep(touched if self._itemised else type_, shape)
         return shape
+
+    def of_item(self, touched: tuple[str, ...]) -> Shape:
+        """The shape of messages that all touch one named item, and that is not among the `known`; where that says it all."""
+        kept = self._shapes.get((None, touched))
+        shape = kept() if kept is not None else None
+        if shape is None:
+            self._serial = serial = self._serial + 1
+            shape = Shape(serial, ((None, touched),), touched, False, False)
+        self._keep(touched, shape)
+        return shape
+
+    def _keep(self, key: Hashable, shape: Shape) -> None:
+        known = self.known
+        known[key] = shape
+        if len(known) > _MEMO_MAX:
+            for old in list(islice(known, _FORGOTTEN)):
+                shape = known.pop(old)
+                if self.by_items and len(shape.descriptions) == 1:
+                    self._register(shape.descriptions[0], shape)
 
     def _of_types(self, types: Types, touched: tuple[str, ...] | None) -> Shape:
         """The shape of messages of several types."""
@@ -116,9 +136,7 @@ class Shapes:
         shape = self.known.get(values)
         if shape is None:
             shape = self._shape([(type_, None) for type_ in values])
-            if len(self.known) >= _MEMO_MAX:
-                self.known.clear()
-            self.known[values] = shape
+            self._keep(values, shape)
         return shape
 
     def conflict(self, one: Shape, two: Shape) -> bool:
@@ -237,7 +255,10 @@ class Shapes:
             if shape is None:
                 shape = self._plain[type_] = self._shape(((type_, None),))
             return shape
-        description = self._type(type_), self._tuple(items)
+        touched = self._tuple(items)
+        if self.by_items and touched is not None and len(touched) == 1 and touched[0]:
+            return self.known.get(touched) or self.of_item(touched)
+        description = self._type(type_), touched
         return self._known(description, (description,))
 
     def _shape(self, described: Iterable[tuple[str | None, Sequence[str] | None]]) -> Shape:
@@ -250,6 +271,8 @@ class Shapes:
         if len(descriptions) > DESCRIPTIONS_MAX:
             self._validate(descriptions)
             return self.whole
+        if len(descriptions) == 1 and self.by_items:
+            return self._one(*descriptions[0])
         return self._known(descriptions[0] if len(descriptions) == 1 else frozenset(descriptions), descriptions)
 
     def _known(self, key: Hashable, descriptions: tuple[Description, ...]) -> Shape:
@@ -258,17 +281,16 @@ class Shapes:
         shape = known() if known is not None else None
         if shape is None:
             self._validate(descriptions)
-            shape = self._new(key, descriptions, *self._nature(descriptions))
+            self._serial += 1
+            shape = Shape(self._serial, descriptions, *self._nature(descriptions))
+            self._register(key, shape)
         return shape
 
-    def _new(
-        self, key: Hashable, descriptions: tuple[Description, ...], items: tuple[str, ...] | None, free: bool, wild: bool
-    ) -> Shape:
-        self._serial += 1
-        shape = Shape(self._serial, descriptions, items, free, wild)
-        forget = self._shapes.pop
-        self._shapes[key] = ref(shape, lambda _: forget(key, None))
-        return shape
+    def _register(self, key: Hashable, shape: Shape) -> None:
+        """A shape is found as long as anybody refers to it."""
+        if key not in self._shapes:
+            forget = self._shapes.pop
+            self._shapes[key] = ref(shape, lambda _: forget(key, None))
 
     def _validate(self, descriptions: Iterable[Description]) -> None:
         assert self.relation is not None

@@ -91,7 +91,7 @@ class SemanticTotal(Clocked):
         self.news = True  # … unless something came since
         self.crowd = 0  # the mean of that over the last turns, times 32
         self.tame = [self.shapes.frees] * self.count
-        self.appeared = [Numbers() for _ in range(self.count)]
+        self.appeared = [Numbers(site) for site in range(self.count)]
         self.leader = Leader(self.shapes, _PATIENCE * self.count, self.appeared, rank)
         self.leads = [self.leader.lead if site == rank else Lead(self.shapes) for site in range(self.count)]
         self.lead_keys = [0] * self.count
@@ -298,13 +298,9 @@ class SemanticTotal(Clocked):
             self.calm = 0
         numbers = self.appeared[sender]
         if shape is not numbers.last and not shape.free and shape is not self.shapes.whole:
-            number, spared = numbers.see(shape), self.leader.truce.names
-            if number and (self.promised or spared):
-                for truce in self.truces:
-                    if truce.names:
-                        truce.appears((sender, number), shape)
-                if (sender, numbers.forgotten) in spared:
-                    self.must = max(self.must, self.lcv[self.rank])  # who gets the truce only now does not find it
+            now = self.promised or self.leader.truce.names  # a truce may have named it
+            if now or not numbers.later(shape):
+                self._appear(sender, shape)
         if self.gated:
             known = self.known[sender]
             for i in range(1, len(cast.stamp), 2):
@@ -321,6 +317,17 @@ class SemanticTotal(Clocked):
         if self.lone is not None:
             self._line_up()
         self.queues.put(entry)
+
+    def _appear(self, sender: int, shape: Shape) -> None:
+        """A shape comes in the stream of a site, and gets its number."""
+        numbers, spared = self.appeared[sender], self.leader.truce.names
+        number = numbers.see(shape)
+        if number and (self.promised or spared):
+            for truce in self.truces:
+                if truce.names:
+                    truce.appears((sender, number), shape)
+            if (sender, numbers.forgotten) in spared:
+                self.must = max(self.must, self.lcv[self.rank])  # who gets the truce only now does not find it
 
     def _line_up(self) -> None:
         """The cast that was alone is so no more."""
