@@ -85,6 +85,15 @@ def test_an_answer_that_is_missing_is_no_change_of_the_load() -> None:
     assert silent.batches[2] == 0  # it does not go on so for ever
 
 
+def test_who_does_not_answer_goes_on_as_in_the_last_periods_and_not_as_in_the_last_one() -> None:
+    for last in ((0, 0, 8, 0), (0, 8, 0, 0), (0, 0, 0, 8)):
+        watched = Watched()
+        for count in last:
+            watched.period((20, 20, count))
+        watched.period((20, 20, 2), but="c#1")
+        assert watched.observer._sent(1, 0) == (20, 20, 2)
+
+
 def test_answers_that_come_unevenly_are_no_change_of_the_load() -> None:
     """Round trips of about a period: now there is no answer, now there are two. What was missing is not taken to be missed."""
     watched = Watched()
