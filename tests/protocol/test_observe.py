@@ -223,6 +223,16 @@ def test_what_the_links_miss_is_loss() -> None:
     assert [watched.period((10, 10, 10), packets=200).loss for _ in range(REPAIRS)][-1] == 0
 
 
+def test_where_much_is_sent_at_once_losses_that_are_not_yet_counted_are_not_missed() -> None:
+    """A link counts a loss half a second after its packet. Else a load that begins would look like a network without loss."""
+    watched, counted = Watched(), [1, 0, 1, 0] * 100
+    for _ in range(PERIODS):
+        watched.period((2, 2, 2), packets=20, lost=counted.pop())
+    seen = [watched.period((20, 20, 20), packets=200, lost=counted.pop() if late < 4 else 5).loss for late in range(2 * REPAIRS)]
+    assert min(seen) >= 20
+    assert max(seen) <= 30
+
+
 def test_a_single_loss_says_little() -> None:
     watched = Watched()
     for _ in range(PERIODS):

@@ -37,6 +37,8 @@ LEAST = 6
 """With fewer there is nothing to be said."""
 REPAIRS = 8
 """A link repairs its losses several at once, and counts them then: of losses it looks back over so many periods at least."""
+LATE = 4
+"""A loss is counted when it is repaired, and when a time-out later nothing else has come: so many periods after its packet."""
 RARE = 5
 """So many deviations are no chance: it is asked several times a second, and what is rarer than that still happens."""
 UNEVEN = 3
@@ -188,8 +190,9 @@ class Observer:
 
     def _missed(self, first: int, last: int) -> tuple[int, int]:
         """The packets, and the losses among them, from `first` periods ago to `last` periods ago."""
-        before, after = self._notes[-1 - first], self._notes[-1 - last]
-        return after.packets - before.packets, after.lost - before.lost
+        notes, oldest = self._notes, len(self._notes)
+        came = notes[-min(1 + last + LATE, oldest)].packets - notes[-min(1 + first + LATE, oldest)].packets
+        return came, notes[-1 - last].lost - notes[-1 - first].lost
 
     def _sent(self, first: int, last: int) -> tuple[int, ...]:
         """The batches of each member from `first` periods ago to `last` periods ago."""
