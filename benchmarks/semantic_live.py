@@ -25,7 +25,8 @@ SIZE: Final = 50
 RATE: Final = 20.0
 ROUNDS: Final = 5
 ROUND_S: Final = 0.3
-LATENCY_S: Final = 1.0
+LATENCY_ROUNDS: Final = 11
+LATENCY_S: Final = 0.7
 PLAIN, GAIN, BOUND = "single_phase", "semantic_total", "causal"
 ORDERS: Final = (PLAIN, GAIN, BOUND)
 
@@ -52,6 +53,8 @@ async def _measure(load: str, shares: Sequence[float]) -> dict[str, Any]:
                     per_second, identical = await _throughput(bench, mixes, quota)
                     fast[order].append(per_second)
                     same[order] &= identical
+            for _ in range(LATENCY_ROUNDS):
+                for order, bench in benches.items():
                     late[order].append(await _latency(bench, mixes))
             if not same["single_phase"] or (share == 1 and load in ("types", "items 1") and not same["semantic_total"]):
                 raise RuntimeError(f"{load}, {share:.0%}: members delivered in different orders")
@@ -59,7 +62,7 @@ async def _measure(load: str, shares: Sequence[float]) -> dict[str, Any]:
                 names = dict.fromkeys(name for one in late[order] for name in one)  # a round may have none of a rare kind
                 groups = {name: median(one[name] for one in late[order] if name in one) for name in names}
                 rows.append({"share": share, "order": order, "messages_per_s": round(median(fast[order])), "latency_ms": groups})
-    return {"members": MEMBERS, "size": SIZE, "rate": RATE, "rounds": ROUNDS, "rows": rows}
+    return {"members": MEMBERS, "size": SIZE, "rate": RATE, "rounds": ROUNDS, "latency_rounds": LATENCY_ROUNDS, "rows": rows}
 
 
 def _settings(order: str, load: str) -> dict[str, Any]:
@@ -101,9 +104,7 @@ async def _latency(bench: Bench, mixes: list[dict[str, Any]]) -> dict[str, float
     return {name: round(fmean(delays) / 1e6, 4) for name, delays in parts.items() if delays}
 
 
-def _span(
-    live: dict[str, Any], order: str, what: str, other: str, shares: Sequence[float] = (), only: Sequence[str] = ()
-) -> str:
+def _span(live: dict[str, Any], order: str, what: str, other: str, shares: Sequence[float] = (), only: Sequence[str] = ()) -> str:
     """The smallest and the largest ratio of what two orders take, or reach, in all cells or in some."""
     found: list[float] = []
     for load, record in live.items():
@@ -124,8 +125,8 @@ def section(live: dict[str, Any]) -> list[str]:
         "",
         *paragraph(f"""{one["members"]} processes on the loopback interface, messages of {one["size"]} bytes, all orders
             measured in turn in one run per load: messages per second with all members sending as fast as they can, and the
-            mean latency in ms at {one["rate"]:g} messages per second and member; medians of {one["rounds"]} rounds. In
-            brackets the ratio to `single_phase`, and for the commuting share to the same messages in `causal`. Made by
+            mean latency in ms at {one["rate"]:g} messages per second and member; medians of {one["rounds"]} rounds, of the
+            latency after that of {one["latency_rounds"]}. In brackets the ratio to `single_phase`, and for the commuting share to the same messages in `causal`. Made by
             `python benchmarks/semantic.py --live {loads} --record docs/semantic-live.json`, some shares at a time."""),
         *paragraph(f"""Rounds are short, and two cores carry fifteen processes: take the throughput of `causal`, which looks at
             nothing, against `single_phase` ({_span(live, BOUND, "messages_per_s", PLAIN)}) as a measure of how far figures
