@@ -126,7 +126,8 @@ def section(live: dict[str, Any]) -> list[str]:
         *paragraph(f"""{one["members"]} processes on the loopback interface, messages of {one["size"]} bytes, all orders
             measured in turn in one run per load: messages per second with all members sending as fast as they can, and the
             mean latency in ms at {one["rate"]:g} messages per second and member; medians of {one["rounds"]} rounds, of the
-            latency after that of {one["latency_rounds"]}. In brackets the ratio to `single_phase`, and for the commuting share to the same messages in `causal`. Made by
+            latency of {one["latency_rounds"]} after them. In brackets the ratio to `single_phase`, and for the commuting
+            share to the same messages in `causal`. Made by
             `python benchmarks/semantic.py --live {loads} --record docs/semantic-live.json`, some shares at a time."""),
         *paragraph(f"""Rounds are short, and two cores carry fifteen processes: take the throughput of `causal`, which looks at
             nothing, against `single_phase` ({_span(live, BOUND, "messages_per_s", PLAIN)}) as a measure of how far figures
