@@ -26,8 +26,10 @@ from isotone.model.settings import Timing
 from isotone.protocol.link.losses import Losses
 
 _BURST = 64
+"""So many records are sent again after a time-out."""
 _FEW = 8
 _FEW_BYTES = 4 * 1024
+"""So many for a complaint, or early, and no more than so many bytes, but for the first."""
 _GROWTH_MAX = 6
 """Where all of a repetition was needed, the next one is twice as long, and so on so many times."""
 _SCATTERED = 2
