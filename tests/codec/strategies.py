@@ -79,13 +79,13 @@ def cohorts_of(draw: st.DrawFn) -> r.Cohort:
     common = draw(early(len(who))) if present else []
     ahead = draw(st.lists(early(len(who)), max_size=3))
     holders, held = draw(st.lists(processes, max_size=3)), draw(st.lists(ranks, max_size=3))
-    return r.Cohort(draw(view_ids), who, present, draw(ranks), holders, held, common, ahead)
+    return r.Cohort(draw(view_ids), who, present, draw(ranks), holders, held, common, ahead, draw(ranks))
 
 
 @st.composite
 def states(draw: st.DrawFn) -> r.State:
     who = draw(st.lists(processes, max_size=3))
-    said = draw(ranks), draw(stamps), draw(st.booleans()), draw(orderings), draw(st.none() | shares)
+    said = draw(ranks), draw(ranks), draw(st.booleans()), draw(orderings), draw(st.none() | shares)
     return r.State(draw(view_ids), draw(st.none() | view_ids), who, *said, draw(early(len(who))), draw(counters))
 
 

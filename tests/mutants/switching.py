@@ -10,7 +10,7 @@ from isotone.protocol.ordering.orderer import Batch
 from isotone.protocol.switching import switching
 from isotone.protocol.switching.change import Change
 from isotone.protocol.switching.channel import Channel
-from isotone.protocol.switching.control import Arrivals, Ids, Told, batch_of
+from isotone.protocol.switching.control import Arrivals, Flag, Ids, Told, batch_of
 from isotone.protocol.switching.ending import Ending, decide
 from isotone.protocol.switching.lanes import Lanes
 from isotone.protocol.switching.switching import Switching
@@ -20,7 +20,7 @@ from tests.protocol.switch_schedules import (
     early_where_the_cut_is_not_passed,
     early_where_the_cut_is_passed,
     fetched_before_the_request,
-    one_does_not_hear_that_another_knows,
+    one_does_not_hear_the_last_word,
 )
 
 ALL = ("sequencer", "single_phase", "atop", "two_phase")
@@ -149,30 +149,58 @@ def unsure_stays(patch: Patch) -> None:
 
 
 def known_is_cut(patch: Patch) -> None:
-    """A component goes on behind the cut as soon as one of its members has reached it."""
+    """A component goes on behind the cut as soon as its members are willing."""
 
-    def rash(count: int, present: frozenset[int], reached: Any, known: Any, disjoint: bool) -> Ending:
-        ending = decide(count, present, reached, known, disjoint)
-        return Ending.CUT if present <= set(reached) and not disjoint else ending
+    def rash(count: int, present: frozenset[int], willing: Any, bound: Any, disjoint: bool) -> Ending:
+        ending = decide(count, present, willing, bound, disjoint)
+        return Ending.CUT if present <= set(willing) and not disjoint else ending
 
     patch.setattr(switching, "decide", rash)
 
 
+def flags_do_not_bind(patch: Patch) -> None:
+    """One round: a component stays if one of its members has not reached the cut, though all have flagged."""
+    patch.setattr(Arrivals, "standing", lambda self, quick: (self.reached.keys(), self.reached.keys() if quick else self.known))
+
+
+def progress_not_told(patch: Patch) -> None:
+    """Members that are not sure do not tell each other what they have delivered."""
+    patch.setattr(Switching, "freeze", lambda self, now: [])
+
+
+def goes_on_while_the_view_ends(patch: Patch) -> None:
+    """What the old orderer delivers goes up before it is known how the view ends."""
+    patch.setattr(Switching, "_holds_back", lambda self, change: change.reached and (change.said or not self.host.frozen))
+
+
+def missing_words_are_no_marks(patch: Patch) -> None:
+    """A view ends behind the cut without the word of a member: what it has sent is taken to be new."""
+    pass_ = Switching._pass
+
+    def forgetful(self: Switching, change: Change) -> None:
+        self.admitted = [0] * self.count
+        pass_(self, change)
+
+    patch.setattr(Switching, "_pass", forgetful)
+
+
 def marks_told_early(patch: Patch) -> None:
-    """What the old orderer has delivered of the own messages is told as it was at the request, not as it is at the cut."""
-    requested, say = Switching._requested, Switching._say
+    """What the old orderer has delivered of the own messages is told as it was when the switch began, not as it is at the cut."""
+    begin, say = Switching._begin, Switching._say
     then: dict[int, list[int]] = {}
 
-    def remember(self: Switching, sender: int, switch: Any) -> None:
-        requested(self, sender, switch)
+    def remember(self: Switching, told: Arrivals) -> bool:
+        begun = begin(self, told)
         own, end = self.host.own, self.host.next_number
         then[id(self)] = [1, min(own, default=end), end, 0]
+        return begun
 
-    def tell(self: Switching, change: Change, stamp: list[int]) -> None:
-        early = change.strategy in ("dual", "dual_ids") and stamp[0] == 1 and not stamp[3]
-        say(self, change, then.get(id(self), stamp) if early else stamp)
+    def tell(self: Switching, instance: int, stamp: list[int]) -> None:
+        change = self.change
+        early = change is not None and change.strategy in ("dual", "dual_ids") and stamp[0] == 1 and not stamp[3]
+        say(self, instance, then.get(id(self), stamp) if early else stamp)
 
-    patch.setattr(Switching, "_requested", remember)
+    patch.setattr(Switching, "_begin", remember)
     patch.setattr(Switching, "_say", tell)
 
 
@@ -188,37 +216,38 @@ def marks_reset_early(patch: Patch) -> None:
     patch.setattr(Switching, "_admit", forget)
 
 
-def request_not_ordered(patch: Patch) -> None:
-    """The asker takes its request as granted before the old orderer has given it a place."""
-    ask, requested = Switching.ask, Switching._requested
+def nobody_is_asked(patch: Patch) -> None:
+    """Who wishes a switch takes it as granted."""
 
     def at_once(self: Switching, switch: Any, now: int) -> None:
-        ask(self, switch, now)
-        if self.asked is switch and self.change is None:
-            requested(self, self.rank, switch)
+        self.now = now
+        if self.change is None and self.asked is None and self._fault(switch) is None:
+            self.asked = switch
+            self._flag(self.current + 1, Flag(self.rank, switch))
 
-    def unless_own(self: Switching, sender: int, switch: Any) -> None:
-        if sender != self.rank:
-            requested(self, sender, switch)
+    begin = Switching._begin
+
+    def flagged(self: Switching, told: Arrivals) -> bool:
+        before = self.rank in told.flagged
+        begun = begin(self, told)
+        if begun and self.change is not None and before:
+            self.change.flagged = True
+        return begun
 
     patch.setattr(Switching, "ask", at_once)
-    patch.setattr(Switching, "_requested", unless_own)
+    patch.setattr(Switching, "_begin", flagged)
 
 
 def second_request_taken(patch: Patch) -> None:
-    """A second request replaces the first one where its asker is the member itself."""
-    requested = Switching._requested
+    """Who has asked for something else takes that instead of what was granted."""
+    begin = Switching._begin
 
-    def mine(self: Switching, sender: int, switch: Any) -> None:
-        change = self.change
-        if change is not None and sender == self.rank and change.strategy != "stop" and not change.reached:
-            change.switch = switch
-            self.lanes.of.pop(change.instance, None)
-            self.lanes.start(change.instance, switch.ordering, self.now)
-        else:
-            requested(self, sender, switch)
+    def mine(self: Switching, told: Arrivals) -> bool:
+        if told.granted is not None and self.asked is not None and told.granted[1].strategy != "stop" != self.asked.strategy:
+            told.granted = self.rank, self.asked
+        return begin(self, told)
 
-    patch.setattr(Switching, "_requested", mine)
+    patch.setattr(Switching, "_begin", mine)
 
 
 def known_not_waited_for(patch: Patch) -> None:
@@ -277,7 +306,8 @@ def ids_before_payloads(patch: Patch) -> None:
 
     def reverse(self: Switching, batch: Batch, now: int) -> None:
         self.now = now
-        self._act()
+        while self.change is not None and self._step():
+            pass
         change = self.change
         if change is not None and change.strategy == "dual_ids":
             self.lane.submit(batch_of(Ids(self.host.next_number, len(batch.payloads))), now)
@@ -375,7 +405,7 @@ SWITCHING_MUTANTS = [
     Mutant("flags_ignored", flags_ignored, ("switching", "validity"), ALL, first=71),
     Mutant("marks_told_early", marks_told_early, ("duplication", "switching"), ALL),
     Mutant("marks_reset_early", marks_reset_early, ("duplication", "switching"), ALL, first=71),
-    Mutant("request_not_ordered", request_not_ordered, ("liveness", *ORDER), ALL),
+    Mutant("nobody_is_asked", nobody_is_asked, ("liveness", *ORDER), ALL),
     Mutant("second_request_taken", second_request_taken, ("liveness", *ORDER), ALL),
     Mutant("known_not_waited_for", known_not_waited_for, ORDER, ALL, first=50),
     Mutant("old_orderer_forgotten_at_the_cut", old_orderer_forgotten_at_the_cut, ("liveness",), ALL, first=71),
@@ -397,12 +427,16 @@ SWITCHING_MUTANTS = [
     Mutant("not_sent_again", not_sent_again, ("switching", "validity"), ALL, first=31),
     Mutant("unsure_stays", unsure_stays, ORDER, ALL, first=450),
     Mutant("known_is_cut", known_is_cut, ORDER, ALL, first=9),
+    Mutant("flags_do_not_bind", flags_do_not_bind, ORDER, ALL),
+    Mutant("progress_not_told", progress_not_told, ("virtual_synchrony", "liveness"), ALL),
+    Mutant("goes_on_while_the_view_ends", goes_on_while_the_view_ends, ORDER, ALL),
+    Mutant("missing_words_are_no_marks", missing_words_are_no_marks, ("duplication", "switching"), ALL),
 ]
 
 DIRECTED_SWITCHING_MUTANTS: list[tuple[Mutant, Callable[[], Bag]]] = [
     (
         Mutant("level_without_proof", level_without_proof, ("uniform",)),
-        lambda: one_does_not_hear_that_another_knows("single_phase", "sequencer"),
+        lambda: one_does_not_hear_the_last_word("single_phase", "sequencer"),
     ),
     (Mutant("fetched_ones_forgotten", fetched_ones_forgotten, ("refused",)), fetched_before_the_request),
     (

@@ -39,14 +39,14 @@ def safe(bag: Bag, process: str) -> list[tuple[str, int]]:
     return [(batch.origin, batch.first) for batch in batches]
 
 
-def one_does_not_hear_that_another_knows(before: str, after: str) -> Bag:
-    """All know that all have reached the cut to a safe order; c does not hear it of b. a and b pass, and a sends. Then c is
-    cut off, and can only be unsure."""
-    bag = group(before)
-    ask(bag, A, after, level="safe")
+def one_does_not_hear_the_last_word(before: str, after: str, level: Level = "agreed") -> Bag:
+    """All have reached the cut to a safe order, or, from a level above agreed, know that all have; c does not hear it of b. a and
+    b pass, and a sends. Then c is cut off, and can only be unsure."""
+    bag = group(before, level=level)
+    ask(bag, A, after, level="safe", fresh=True)
 
     def rule(source: str, target: str, packet: Packet) -> Packet | Fate:
-        return Fate.DROP if (source, target) == (B, C) and tells_of_the_cut(packet, knows=True) else packet
+        return Fate.DROP if (source, target) == (B, C) and tells_of_the_cut(packet, level != "agreed") else packet
 
     assert bag.run(SECOND, rule, until=lambda: order_of(bag, A) == order_of(bag, B) == after)
     assert order_of(bag, C) == before

@@ -144,10 +144,14 @@ GOOD = Cohort(OLD, [A, B, C], [A, B], [2, 3, 1], [A, B, A], [[2, 1, 1], [0, 3, 1
 
 
 def check(
-    cohort: Cohort, held: list[int] | None = None, ordered: list[int] | None = None, ahead: list[tuple[int, int]] | None = None
+    cohort: Cohort,
+    held: list[int] | None = None,
+    ordered: list[int] | None = None,
+    ahead: list[tuple[int, int]] | None = None,
+    report: list[int] | None = None,
 ) -> None:
     """As seen by b, which holds (0, 3, 1) and has ordered all of it."""
-    plan.check_cohort(B, cohort, MEMBERS, held or [0, 3, 1], ordered or [0, 3, 1], ahead or [])
+    plan.check_cohort(B, cohort, MEMBERS, held or [0, 3, 1], ordered or [0, 3, 1], ahead or [], report or [])
 
 
 def test_the_right_cohort_passes() -> None:
@@ -199,12 +203,14 @@ def test_every_planned_cohort_passes_the_check_of_each_of_its_members(data: st.D
     rows = {p: data.draw(st.lists(st.integers(0, 5), min_size=4, max_size=4)) for p in present}
     places = st.sets(st.tuples(st.integers(0, 3), st.integers(1, 9)), max_size=3)
     ahead = {p: sorted(one for one in data.draw(places) if one[1] > rows[p][one[0]]) for p in present}
-    (cohort,) = plan.cohorts({p: state(OLD, members, rows[p], early=ahead[p]) for p in present})
+    reports = {p: data.draw(st.just([]) | st.tuples(*(st.integers(0, count) for count in rows[p])).map(list)) for p in present}
+    states = {p: state(OLD, members, rows[p], early=ahead[p]) for p in present}
+    (cohort,) = plan.cohorts({p: msgspec.structs.replace(one, report=reports[p]) for p, one in states.items()})
     delivered = set().union(*ahead.values())
     assert set(cohort.early) == {one for one in delivered if one[1] > cohort.target[one[0]]}
     for process in present:
         more = [count + data.draw(st.integers(0, 2)) for count in rows[process]]
-        plan.check_cohort(process, cohort, members, more, rows[process], ahead[process])
+        plan.check_cohort(process, cohort, members, more, rows[process], ahead[process], reports[process])
 
 
 EARLY = msgspec.structs.replace(GOOD, early=[(0, 4), (2, 7)], ahead=[[(0, 4)], [(0, 2), (2, 7)]])
@@ -250,6 +256,30 @@ def test_a_cohort_without_my_early_cast_is_refused() -> None:
 def test_a_state_with_early_casts_that_it_holds_is_refused() -> None:
     with pytest.raises(RemoteProtocolError):
         plan.check_state(A, state(OLD, [A, B], [3, 0], early=[(0, 3)]), [])
+
+
+DELIVERED = msgspec.structs.replace(GOOD, delivered=[2, 1, 0])
+
+
+def test_of_what_members_have_delivered_a_cohort_has_the_most() -> None:
+    states = {A: state(OLD, [A, B, C], [2, 1, 1]), B: state(OLD, [A, B, C], [0, 3, 1])}
+    assert plan.cohorts(states) == [GOOD]
+    states[A] = msgspec.structs.replace(states[A], report=[2, 0, 0])
+    states[B] = msgspec.structs.replace(states[B], report=[0, 1, 0])
+    assert plan.cohorts(states) == [DELIVERED]
+    check(DELIVERED, report=[0, 1, 0])
+
+
+@pytest.mark.parametrize("delivered", [[2, 1], [2, 4, 0], [0, 0, 0], []], ids=str)
+def test_a_cohort_that_says_less_of_deliveries_or_what_cannot_be_is_refused(delivered: list[int]) -> None:
+    with pytest.raises(RemoteProtocolError):
+        check(msgspec.structs.replace(GOOD, delivered=delivered), report=[0, 1, 0])
+
+
+@pytest.mark.parametrize("report", [[0], [0, 0, 0], [4, 0]], ids=str)
+def test_a_state_with_deliveries_that_cannot_be_is_refused(report: list[int]) -> None:
+    with pytest.raises(RemoteProtocolError):
+        plan.check_state(A, msgspec.structs.replace(state(OLD, [A, B], [3, 0]), report=report), [])
 
 
 # choose_ordering

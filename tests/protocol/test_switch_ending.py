@@ -16,18 +16,18 @@ def subsets(count: int) -> list[frozenset[int]]:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_cut_and_stay_never_meet(count: int) -> None:
-    """Everybody has said nothing (0), that it reached the cut (1), or that it knows that all have (2); a component has heard all
+    """Everybody has said nothing (0), what makes it willing (1), or what binds it (2); a component has heard all
     that its own members said and any part of what others said."""
     for said in product((0, 1, 2), repeat=count):
         if 2 in said and 0 in said:
-            continue  # nobody knows before all have reached it
+            continue  # nobody is bound before all are willing
         endings = set()
         for present in subsets(count):
             choices = [(said[rank],) if rank in present else range(said[rank] + 1) for rank in range(count)]
             for heard in product(*choices):
-                reached = frozenset(rank for rank in range(count) if heard[rank] >= 1)
-                known = frozenset(rank for rank in range(count) if heard[rank] == 2)
-                endings.add(decide(count, present, reached, known, False))
+                willing = frozenset(rank for rank in range(count) if heard[rank] >= 1)
+                bound = frozenset(rank for rank in range(count) if heard[rank] == 2)
+                endings.add(decide(count, present, willing, bound, False))
         assert not {Ending.CUT, Ending.STAY} <= endings, said
         if set(said) == {2}:  # somebody may have passed the cut before the view ended
             assert Ending.STAY not in endings
@@ -46,7 +46,7 @@ def test_all_together_are_never_unsure(count: int) -> None:
     for said in product((0, 1, 2), repeat=count):
         if 2 in said and 0 in said:
             continue
-        reached = frozenset(rank for rank in everybody if said[rank] >= 1)
-        known = frozenset(rank for rank in everybody if said[rank] == 2)
-        ending = decide(count, everybody, reached, known, False)
-        assert ending is not Ending.UNSURE or known, said
+        willing = frozenset(rank for rank in everybody if said[rank] >= 1)
+        bound = frozenset(rank for rank in everybody if said[rank] == 2)
+        ending = decide(count, everybody, willing, bound, False)
+        assert ending is not Ending.UNSURE or bound, said

@@ -7,17 +7,21 @@ import pytest
 from isotone.model.records import Packet
 from isotone.model.settings import MS, SECOND
 from isotone.model.switch import STRATEGIES, Strategy
+from isotone.model.view import Level
 from tests.protocol.bag import Fate
 from tests.protocol.switch_bag import A, B, C, D, E, ask, group, order_of, step
-from tests.protocol.switch_schedules import fetched_before_the_request, one_does_not_hear_that_another_knows, safe
+from tests.protocol.switch_schedules import fetched_before_the_request, one_does_not_hear_the_last_word, safe
 
 
 @pytest.mark.parametrize(
     ("before", "after"),
     [("single_phase", "sequencer"), ("sequencer", "all_ack"), ("sequencer", "two_phase"), ("token", "single_phase")],
 )
-def test_above_agreed_who_delivers_behind_the_cut_knows_that_all_can_tell_it_was_passed(before: str, after: str) -> None:
-    bag = one_does_not_hear_that_another_knows(before, after)
+@pytest.mark.parametrize("level", ["agreed", "safe"])
+def test_above_agreed_who_delivers_behind_the_cut_knows_that_all_can_tell_it_was_passed(
+    before: str, after: str, level: Level
+) -> None:
+    bag = one_does_not_hear_the_last_word(before, after, level)
     assert not safe(bag, A)
     assert bag.report().verdict == "ok"
 

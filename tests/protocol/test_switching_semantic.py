@@ -81,15 +81,15 @@ def test_after_a_switch_too_a_lost_packet_holds_back_only_what_conflicts(before:
 
 @EARLY
 def test_while_a_switch_is_under_way_nothing_passes(order: str) -> None:
-    """c has the request of b and not a's x: a's y, which was sent before a had the request, waits in its place."""
+    """c has heard of a switch of a and has not b's x: b's y, which was sent before b had heard of it, waits in its place."""
     bag = settled("semantic_total")
     switched(bag, order)
-    send(bag, A, "w1")
+    send(bag, B, "w1")
     bag.run(5 * MS)
-    ask(bag, B, "sequencer")
+    ask(bag, A, "sequencer")
     for text in ("x1", "y1"):
-        send(bag, A, text)
-    assert bag.run(SECOND, without((C, "x1"), (C, "y1"), (A, "w1")), until=lambda: bag.live[C].epoch.regime[1] == 2)
+        send(bag, B, text)
+    assert bag.run(SECOND, without((C, "x1"), (C, "y1"), (B, "w1")), until=lambda: bag.live[C].epoch.regime[1] == 2)
     bag.run(5 * MS, without((C, "x1")))
     assert told(bag, C) == ["w1"]
     assert bag.settle()

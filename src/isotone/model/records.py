@@ -116,6 +116,7 @@ class Share(msgspec.Struct, array_like=True):
 class State(msgspec.Struct, array_like=True, tag=8):
     """A participant's answer: the view it comes from, and how many casts of each member it holds.
 
+    `report` is what its orderer says when it is frozen: how many casts of each member it has delivered, if that may matter.
     `early` are the casts behind a gap that it has delivered all the same, sorted.
     `ordering` is what it wants the next view to have, after so many `switches` in its view.
     """
@@ -124,7 +125,7 @@ class State(msgspec.Struct, array_like=True, tag=8):
     view: ViewId | None
     members: list[ProcessId]
     held: list[Count]
-    report: Stamp
+    report: list[Count]
     leaving: bool
     ordering: Ordering
     share: Share | None = None
@@ -137,7 +138,7 @@ class Cohort(msgspec.Struct, array_like=True):
 
     `target[r]` casts of the member of rank r; `holders[r]` passes on what others lack; `held[i]` is what `present[i]` has.
     Beyond the target, the casts `early`, sorted: those that somebody has delivered; `ahead[i]` are those of `present[i]`. Where
-    there is none, both are empty.
+    there is none, both are empty. `delivered[r]` is the most that is reported of the member of rank r; empty where nobody does.
     """
 
     view: ViewId
@@ -148,6 +149,7 @@ class Cohort(msgspec.Struct, array_like=True):
     held: list[list[Count]]
     early: list[Place] = []
     ahead: list[list[Place]] = []
+    delivered: list[Count] = []
 
 
 class Plan(msgspec.Struct, array_like=True, tag=9):

@@ -79,6 +79,7 @@ class Epoch:
         self._fetched = [0] * count  # casts of each sender up to here may have come from another member
         self.gate = Gate(view, self._emit)
         self._eager = self.gate.need > 1 or count == 1
+        self.progress = [0] * count  # the last cast of each sender that the orderer in force has delivered
         self.own: dict[int, Cast] = {}  # own messages that the orderer has not delivered, by number
         self.suspected: dict[int, str] = {}
         self.orderer: Orderer = find(view.ordering.order)(self, view, self.rank, config.seed)
@@ -138,6 +139,7 @@ class Epoch:
         if self.switching is not None or not cast.number:
             self.begin_switching().delivered(0, sender, cast, position, evidence)
             return
+        self.progress[sender] = cast.seq
         if sender == self.rank:
             self.own.pop(cast.number, None)
         if self.gate.need <= 1:
@@ -408,7 +410,7 @@ class Epoch:
             raise RemoteProtocolError(f"cast {cast.seq} of {self.view.members[sender]} follows {self.held[sender]}")
         if self._conflicts is not None and not self.orderer.looks:
             self._check_described(sender, cast)
-        if cast.kind > KINDS:
+        if cast.kind > KINDS or (not cast.number and cast.payloads):
             self.begin_switching()
         self.held[sender] = cast.seq
         if self._eager:
@@ -575,6 +577,8 @@ class Epoch:
                 self.orderer.early(place[0], [self.flush.at(place)], now)
             except RemoteProtocolError:
                 self.broken.append(self.view.members[place[0]])
+        if self.switching is not None and cohort.delivered:
+            self.switching.farthest = cohort.delivered
         present = frozenset(self.rank_of[member] for member in together)
         for cast in self.orderer.conclude(present, now):
             origin, payloads = self.view.members[self.rank], cast.payloads

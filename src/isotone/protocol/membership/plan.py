@@ -54,7 +54,9 @@ def cohorts(states: Mapping[ProcessId, State]) -> list[Cohort]:
         ]
         ahead = [states[process].early for process in present]
         early = beyond(target, ahead)
-        result.append(Cohort(view, members, present, target, holders, held, early, ahead if early else []))
+        reports = [states[process].report for process in present if states[process].report]
+        delivered = [max(column) for column in zip(*reports, strict=True)]
+        result.append(Cohort(view, members, present, target, holders, held, early, ahead if early else [], delivered))
     return result
 
 
@@ -75,6 +77,8 @@ def check_state(process: ProcessId, state: State, others: Iterable[State]) -> No
         return
     fits = process in state.members and len(state.held) == len(state.members)
     fits = fits and all(seq > state.held[rank] for rank, seq in state.early)
+    fits = fits and len(state.report) in (0, len(state.members))
+    fits = fits and all(delivered <= held for delivered, held in zip(state.report, state.held, strict=False))
     if not fits or any(other.view == state.view and other.members != state.members for other in others):
         raise RemoteProtocolError(f"{process} reports a state that does not fit view {state.view}")
 
@@ -86,11 +90,12 @@ def check_cohort(
     held: Sequence[int],
     ordered: Sequence[int],
     ahead: Sequence[Place],
+    report: Sequence[int],
 ) -> None:
     """Raise `RemoteProtocolError` unless `cohort` can be the one that this process belongs to.
 
     `held` is what the process holds, `ordered` what its orderer has taken, `ahead` what it has delivered beyond a gap: the
-    common set has to contain that.
+    common set has to contain that; and what is said of all deliveries, those of the own `report`.
     """
     present = cohort.present
     rows_fit = len(cohort.held) == len(present) and all(len(row) == len(members) for row in cohort.held)
@@ -103,6 +108,8 @@ def check_cohort(
         or len(cohort.holders) != len(members)
         or cohort.target != [max(column) for column in zip(*cohort.held, strict=True)]
         or cohort.early != beyond(cohort.target, cohort.ahead)
+        or len(cohort.delivered) not in (0, len(members))
+        or any(delivered > target for delivered, target in zip(cohort.delivered, cohort.target, strict=False))
     ):
         raise RemoteProtocolError(f"the plan's cohort of {cohort.view} does not fit that view")
     own = cohort.held[present.index(me)]
@@ -112,6 +119,8 @@ def check_cohort(
     mine = [(rank, seq) for rank, seq in ahead if seq > own[rank]]
     if cohort.ahead[present.index(me)] != mine if cohort.ahead else beyond(cohort.target, [mine]):
         raise RemoteProtocolError(f"the plan's cohort of {cohort.view} is not true of the early casts of {me}")
+    if report and (not cohort.delivered or any(one > most for one, most in zip(report, cohort.delivered, strict=True))):
+        raise RemoteProtocolError(f"the plan's cohort of {cohort.view} is not true of what {me} has delivered")
 
 
 def choose_ordering(states: Mapping[ProcessId, State]) -> Ordering:

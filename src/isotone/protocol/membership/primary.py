@@ -15,9 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from isotone.model.errors import InvariantViolation, RemoteProtocolError, require
 from isotone.model.ids import INITIAL_VIEW, ProcessId, ViewId, name_of
-from isotone.model.records import Cohort, Decision, Installed, Plan, Propose, State, Vote
+from isotone.model.records import Decision, Installed, Plan, Propose, State, Vote
 from isotone.model.settings import EndpointConfig
 from isotone.model.view import View
 from isotone.protocol.membership.change import DECIDE as DECIDING
@@ -92,7 +94,7 @@ class Primary:
             return
         change.stage = DECIDING
         change.stage_began = now
-        short = Cohort(cohort.view, cohort.members, cohort.present, cohort.target, [], [], cohort.early)
+        short = msgspec.structs.replace(cohort, holders=[], held=[], ahead=[])
         instance = self._instance
         if instance is None:
             raise InvariantViolation("a view without its consensus")

@@ -367,7 +367,7 @@ class Rounds:
             own = [cohort for cohort in record.cohorts if cohort.view == epoch.view.id and self.me in cohort.present]
             if len(own) != 1:
                 raise RemoteProtocolError(f"the plan of {change.round} has no cohort for {self.me}")
-            plan.check_cohort(self.me, own[0], epoch.view.members, epoch.held, epoch.accepted, epoch.flush.ahead)
+            plan.check_cohort(self.me, own[0], epoch.view.members, epoch.held, epoch.accepted, epoch.flush.ahead, self._report)
             change.cohort = own[0]
             epoch.relay(self.me, own[0])
         if self._host.share() is not None and self.me not in record.sharing:

@@ -21,6 +21,8 @@ class Host(Outbox, Protocol):
     own: dict[int, Cast]
     """Own messages that were not delivered yet, by number."""
     suspected: dict[int, str]
+    progress: list[int]
+    """The last cast of each sender that the orderer in force has delivered."""
 
     def admit(self, sender: int, cast: Cast, position: Position | None, evidence: Evidence | None) -> None:
         """The next messages that go up."""
@@ -36,15 +38,15 @@ class Host(Outbox, Protocol):
 
 
 class Change:
-    """A switch under way, as one member sees it."""
+    """A switch under way, as one member sees it. `quick`: one round of words is enough (`ending`)."""
 
-    def __init__(self, instance: int, asker: int, switch: Switch) -> None:
+    def __init__(self, instance: int, asker: int, switch: Switch, flagged: bool, quick: bool) -> None:
         self.instance = instance
         self.asker = asker
         self.switch = switch
-        self.requests = {asker: switch}  # of an order that is not total: all that came before the cut
-        self.flagged = switch.strategy == "rabp"  # whether the own flag is sent
-        self.reached = switch.strategy == "rabp"
+        self.quick = quick
+        self.flagged = flagged  # whether the own flag is sent, or none is needed
+        self.reached = False
         self.said = False  # that it is reached
         self.knows = False  # that all have reached it, and said so
 

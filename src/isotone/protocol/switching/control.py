@@ -1,18 +1,19 @@
 """What members tell each other about a switch.
 
-Through the orderer in force, as casts without message numbers: a request, a member's flag, ids of messages whose payload
-travels in the next orderer. Beside all orderers, as casts of kind `READY` of the next instance: that the sender has come to the
-cut, and that it knows that all have.
+Through the orderer in force, as casts without message numbers: a member's flag, ids of messages whose payload travels in the next
+orderer. Beside all orderers, with the kind `READY` of the next instance: as casts, that the sender has come to the cut, and that
+it knows that all have; as direct records, a member's wish, to the first member of the view, and that this one cannot grant it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import NamedTuple
 
 import msgspec
 
 from isotone.model.errors import RemoteProtocolError
-from isotone.model.records import Cast, Count
+from isotone.model.records import Cast, Count, Direct
 from isotone.model.switch import Switch
 from isotone.protocol.ordering.orderer import Batch
 from isotone.protocol.switching.channel import BITS, KINDS
@@ -20,16 +21,18 @@ from isotone.protocol.switching.channel import BITS, KINDS
 READY = KINDS
 """The kind that no orderer uses."""
 _REACHED, _KNOWN = 1, 2
-
-
-class Request(msgspec.Struct, array_like=True, tag=1):
-    """The sender asks for a switch."""
-
-    switch: Switch
+FIRST = 0
+"""The rank of the member that says which of several wishes comes first."""
 
 
 class Flag(msgspec.Struct, array_like=True, tag=2):
-    """Everything that the sender sends from here on also travels in the next instance (`stop`: nothing does any more)."""
+    """Everything that the sender sends from here on also travels in the next instance (`stop`: nothing does any more).
+
+    It tells what was granted to whom: who gets the flag of anybody knows of the switch.
+    """
+
+    asker: Count
+    switch: Switch
 
 
 class Ids(msgspec.Struct, array_like=True, tag=3):
@@ -39,8 +42,9 @@ class Ids(msgspec.Struct, array_like=True, tag=3):
     count: Count
 
 
-Control = Request | Flag | Ids
+Control = Flag | Ids
 _DECODER = msgspec.msgpack.Decoder(Control)
+_WISHES = msgspec.msgpack.Decoder(Switch)
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -82,23 +86,57 @@ class Told(NamedTuple):
 
 
 class Arrivals:
-    """Who has come to the cut of one switch, and who knows that all have."""
+    """What was said about one switch: who wishes it, who is granted it, who has flagged it, who has come to its cut, and who
+    knows that all have."""
 
     def __init__(self) -> None:
+        self.wishes: dict[int, Switch] = {}
+        self.refused = False  # what this member wished
+        self.granted: tuple[int, Switch] | None = None
+        self.flagged: set[int] = set()  # whose flag is here, delivered or not
         self.reached: dict[int, Told] = {}
         self.known: set[int] = set()
         self.last: dict[int, int] = {}  # of each member, the cast that said so last
 
+    def standing(self, quick: bool) -> tuple[Set[int], Set[int]]:
+        """Who is willing, and who is bound (`ending`), if one round is enough or not."""
+        return (self.flagged, self.reached.keys()) if quick else (self.reached.keys(), self.known)
+
+    def flag(self, sender: int, flag: Flag) -> None:
+        """A member's flag is here."""
+        self.flagged.add(sender)
+        if self.granted is None:
+            self.granted = flag.asker, flag.switch
+
+    def direct(self, sender: int, record: Direct) -> None:
+        """A `READY` record came that is no cast."""
+        if sender == FIRST:
+            self.refused = True
+            return
+        try:
+            self.wishes[sender] = _WISHES.decode(bytes(record.stamp))
+        except (msgspec.DecodeError, ValueError):
+            raise RemoteProtocolError(f"rank {sender} asks for a switch that is none") from None
+
     def take(self, sender: int, cast: Cast) -> None:
         """A `READY` cast came."""
         stamp = cast.stamp
-        self.last[sender] = cast.seq
-        if stamp == [_KNOWN] and sender in self.reached:
+        if stamp == KNOWN and sender in self.reached:
             self.known.add(sender)
         elif len(stamp) >= 4 and stamp[0] == _REACHED and len(stamp) % 2 == 0 and sender not in self.reached and min(stamp) >= 0:
             self.reached[sender] = Told(cast.seq, stamp[1], stamp[2], bool(stamp[3]), tuple(stamp[4:]))
         else:
             raise RemoteProtocolError(f"rank {sender} tells of a cut in a way that nobody knows")
+        self.last[sender] = cast.seq
+
+
+def wish(switch: Switch) -> list[int]:
+    """The stamp of a member that asks for a switch."""
+    return list(_ENCODER.encode(switch))
+
+
+REFUSED: list[int] = []
+"""The stamp of the first member that cannot grant one."""
 
 
 def reached(first: int, end: int, resent: bool, ranges: list[int]) -> list[int]:
@@ -110,5 +148,5 @@ KNOWN = [_KNOWN]
 
 
 def ready_kind(instance: int) -> int:
-    """The kind of `READY` casts for the switch to an instance."""
+    """The kind of `READY` records for the switch to an instance."""
     return instance << BITS | READY

@@ -18,7 +18,7 @@ from isotone.protocol.ordering import registry
 from isotone.protocol.ordering.orderer import Orderer
 from isotone.protocol.switching.change import Host
 from isotone.protocol.switching.channel import BITS, KINDS, Channel, Counted, EarlySink, Sink, untagged_direct
-from isotone.protocol.switching.control import READY, Arrivals
+from isotone.protocol.switching.control import READY, Arrivals, Flag, control_of
 
 
 class Lanes:
@@ -74,6 +74,11 @@ class Lanes:
                 self.payloads[sender] |= {cast.number: cast for cast in casts if cast.number}
         elif instance > self.current:
             self._waiting.setdefault(instance, []).extend((sender, cast) for cast in casts)
+        for cast in casts:
+            if cast.payloads and not cast.number and instance >= self.current:
+                control = control_of(cast)
+                if isinstance(control, Flag):
+                    self.arrivals(instance + 1).flag(sender, control)
 
     def early(self, sender: int, casts: Sequence[Cast], now: int) -> None:
         """Casts from behind a gap, for lanes that take them. What is not for one of these waits for its place."""
@@ -93,7 +98,10 @@ class Lanes:
         self._check(sender)
         instance = record.kind >> BITS
         lane = self.of.get(instance)
-        if lane is not None:
+        if record.kind & KINDS == READY:
+            if instance > self.current:
+                self.arrivals(instance).direct(sender, record)
+        elif lane is not None:
             lane.direct(sender, untagged_direct(record), now)
         elif instance > self.current:
             self._waiting.setdefault(instance, []).append((sender, record))

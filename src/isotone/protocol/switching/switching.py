@@ -3,28 +3,29 @@
 A view begins with one orderer, instance 0. With the first sign of a switch this wrapper takes its place. A switch from
 instance A to B = A + 1 goes like this:
 
-1. A member multicasts a *request* through A. A's order says which of two requests is first; the second is refused.
-2. Where A delivers the request, a member starts B and sends through both from there on, B first. What comes of B before that
-   is kept. It sends a *flag* through A, a cast of its own, before its next message.
+1. A member that wishes it tells the first member of the view, which grants one wish at a time. So all agree which of two came
+   first; the second is refused. It grants it by its *flag*, a cast of its own through A that says what is granted.
+2. Who gets the flag of anybody, long before A delivers it, starts B and sends through both from there on, B first; its own flag
+   goes before that. What came of B before is kept.
 3. A's deliveries go up, B's are kept in B's order. The *cut* is the place in A's order where the last flag is. What A
    delivers after it is kept too.
 4. Where A delivers the cut, a member says in a cast that it has *reached* it, and which of its own messages A has delivered
-   by then. When all have reached it, it says that it *knows*; when all know, it passes: it forgets A with all that is kept
-   of it, and hands up what B has kept, without the messages that A has delivered. From there on it sends through B alone.
+   by then. When all have reached it, it passes: it forgets A with all that is kept of it, and hands up what B has kept, without
+   the messages that A has delivered. From there on it sends through B alone.
 
 Strategies: `dual` sends the messages twice. `dual_ids` sends them in B and their numbers in A; since the cast of B comes
-first in the sender's stream, whoever has the numbers has the messages, and a level counts them. `rabp` cuts at the request:
-own messages that A has not delivered there are sent again through B. `stop` sends nothing after the flag until the cut is
-passed; it is the only way from and to orders that are not total, where of several requests the one of the smallest rank
-counts. The rule `majority` cuts where the flags of a majority are; the others send what A has not delivered by then again.
+first in the sender's stream, whoever has the numbers has the messages, and a level counts them. `rabp` cuts at the flag of the
+first member, the only one: own messages that A has not delivered there are sent again through B. `stop` sends nothing after the
+flag until the cut is passed; it is the only way from and to orders that are not total. The rule `majority` cuts where the flags
+of a majority are; the others send what A has not delivered by then again.
 
-To know that all have reached the cut takes one delay more than stability, and protects those who are cut off without having
-heard of the switch (`ending`, which also says what happens when the view ends in between). In `stop` no message is in both,
-and to have reached the cut is enough.
+`rabp`, `majority`, semantic orders and levels above `agreed` take a round more: who has heard that all have reached the cut says
+that it *knows*, and passes when all know. That protects those who are cut off in the middle (`ending`, which also says what
+happens when the view ends then). In `stop` no message is in both, and to have reached the cut is enough.
 
-Invariants: `kept` has what the next delivered, `rest`
-what the current one delivered behind the cut, each in its order; nothing goes up between the cut and its passing; a message
-has one number, given by its first multicast, and is traced as sent once.
+Invariants: `kept` has what the next delivered, `rest` what the current one delivered where it must not go up yet, each in its
+order; nothing goes up between the cut and its passing; a message has one number, given by its first multicast, and is traced as
+sent once.
 """
 
 from __future__ import annotations
@@ -41,16 +42,19 @@ from isotone.protocol.ordering.orderer import Batch, Evidence, Orderer
 from isotone.protocol.switching.change import Change, Host
 from isotone.protocol.switching.channel import BITS, KINDS, Position
 from isotone.protocol.switching.control import (
+    FIRST,
     KNOWN,
     READY,
+    REFUSED,
     Arrivals,
     Flag,
     Ids,
-    Request,
+    Told,
     batch_of,
     control_of,
     reached,
     ready_kind,
+    wish,
 )
 from isotone.protocol.switching.ending import Ending, decide
 from isotone.protocol.switching.lanes import Lanes
@@ -70,11 +74,14 @@ class Switching(Orderer):
         self.lanes = Lanes(host, view, rank, seed, first, self.delivered, self.delivered_early)
         self.change: Change | None = None
         self.flags: set[int] = set()  # who has flagged the switch under way
-        self.asked: Switch | None = None  # the own request, until it is granted or refused
+        self.asked: Switch | None = None  # the own wish, until it is fulfilled or refused
         self.kept: deque[Entry] = deque()
         self.rest: deque[Entry] = deque()
         self.staying = False  # the view ends with the current orderer
+        self.farthest = [0] * self.count  # when the view ends: so many casts of each sender one of those here has delivered
+        self.most: list[int] = []  # of each sender no more than these are delivered then; empty for no bound
         self.behind = [0] * self.count  # messages of each sender that it delivers behind the cut
+        self.admitted = [0] * self.count  # the number behind the last message of each sender that went up
         self.past = Arrivals()  # what was told of the last cut that was passed
         self.proof: Evidence = ()  # who holds this passes it too; until a message has gone up that it is evidence for
         self.ends = [0] * self.count  # messages below were sent before it
@@ -125,15 +132,18 @@ class Switching(Orderer):
         What is said about a switch is, and so are the records of an orderer that is not in force yet.
         """
         instance = record.kind >> BITS
+        if record.kind & KINDS == READY:
+            return instance
         if type(record) is Cast and record.payloads:
             return instance + 1
-        return instance if record.kind & KINDS == READY or instance > self.current else 0
+        return instance if instance > self.current else 0
 
     def submit(self, batch: Batch, now: int) -> None:
         self.now = now
-        self._act()
+        while self.change is not None and self._step():  # the flag goes before
+            pass
         change = self.change
-        if change is None:
+        if change is None or (change.strategy == "rabp" and not change.reached):
             self.lane.submit(batch, now)
             return
         number = self.host.next_number
@@ -206,13 +216,33 @@ class Switching(Orderer):
         if self.change is not None or self.asked is not None:
             self.host.refused(switch, "another switch is under way")
             return
+        fault = self._fault(switch)
+        if fault is not None:
+            self.host.refused(switch, fault)
+            return
         self.asked = switch
-        self.lane.submit(batch_of(Request(switch)), now)
+        if self.rank == FIRST:
+            self.lanes.arrivals(self.current + 1).wishes[FIRST] = switch
+        else:
+            self.host.direct(ready_kind(self.current + 1), wish(switch), FIRST)
 
-    def _refuse(self, sender: int, reason: str) -> None:
-        if sender == self.rank and self.asked is not None:
+    def _refuse(self, reason: str) -> None:
+        """What this member wished will not be."""
+        if self.asked is not None:
             switch, self.asked = self.asked, None
             self.host.refused(switch, reason)
+
+    def _grant(self, told: Arrivals) -> None:
+        """The first member grants the wish that came first, if it can: its flag says so."""
+        asker, switch = next(iter(told.wishes.items()))
+        del told.wishes[asker]
+        fault = self._fault(switch)
+        if fault is None:
+            self._flag(self.current + 1, Flag(asker, switch))
+        elif asker == FIRST:
+            self._refuse(fault)
+        else:
+            self.host.direct(ready_kind(self.current + 1), REFUSED, asker)
 
     def _fault(self, switch: Switch) -> str | None:
         """Why a request cannot be granted; the same for every member that runs this instance."""
@@ -238,14 +268,26 @@ class Switching(Orderer):
         change = self.change
         if instance > self.current:
             self.kept.append((sender, cast, position, evidence))
-        elif instance < self.current:
+        elif instance < self.current or (self.most and cast.seq > self.most[sender]):
             return
-        elif self.rest or (change is not None and change.reached and not self.staying and (change.said or not self.host.frozen)):
+        elif self.rest or (change is not None and not self.staying and self._holds_back(change)):
             self.rest.append((sender, cast, position, evidence))
         elif not cast.number:
+            self.host.progress[sender] = cast.seq
             self._control(sender, cast, position, evidence)
-        elif cast.number >= self.ends[sender] or not self.past.reached[sender].repeats(cast.number, cast.seq):
-            self._admit(sender, cast, position, evidence)
+        else:
+            self.host.progress[sender] = cast.seq
+            if cast.number >= self.ends[sender] or not self.past.reached[sender].repeats(cast.number, cast.seq):
+                self._admit(sender, cast, position, evidence)
+
+    def _holds_back(self, change: Change) -> bool:
+        """Whether what the current orderer delivers must not go up now.
+
+        When the view ends, a switch of two rounds stays for sure if this member has not said that it has reached the cut.
+        """
+        if self.host.frozen:
+            return change.quick or (change.reached and change.said)
+        return change.reached
 
     def delivered_early(self, instance: int, sender: int, cast: Cast) -> bool:
         """As `delivered`, for a cast that came from behind a gap; False if it has to wait for its place after all."""
@@ -257,19 +299,21 @@ class Switching(Orderer):
     def _admit(self, sender: int, cast: Cast, position: Position | None, evidence: Evidence | None) -> None:
         if self.change is not None and self.change.reached:
             self.behind[sender] += len(cast.payloads)
+        self.admitted[sender] = cast.number + len(cast.payloads)
         if self.proof:  # above `agreed`, all that follows waits behind this message
             evidence, self.proof = (*(evidence or ()), *self.proof), ()
         self.host.admit(sender, cast, position, evidence)
 
     def _control(self, sender: int, cast: Cast, position: Position | None, evidence: Evidence | None) -> None:
         control = control_of(cast)
-        change = self.change
-        if isinstance(control, Request):
-            self._requested(sender, control.switch)
-        elif isinstance(control, Flag):
-            self.flags.add(sender)  # where the order is not causal it can come before the request that it answers
+        if isinstance(control, Flag):
+            told = self.lanes.arrivals(self.current + 1)
+            told.flag(sender, control)
+            if self.change is None:
+                self._begin(told)  # the cut may be here
+            self.flags.add(sender)
             self._look_for_cut()
-        elif isinstance(control, Ids) and change is not None:
+        elif isinstance(control, Ids) and self.change is not None:
             message = (
                 self.host.own.get(control.first) if sender == self.rank else self.lanes.payloads[sender].pop(control.first, None)
             )
@@ -280,62 +324,91 @@ class Switching(Orderer):
         else:
             self.lanes.broken[sender] = f"rank {sender} says something about a switch that nobody says"
 
-    def _requested(self, sender: int, switch: Switch) -> None:
-        fault = self._fault(switch)
-        change = self.change
-        if fault is not None:
-            self._refuse(sender, fault)
-        elif change is None:
-            change = self.change = Change(self.current + 1, sender, switch)
-            self.host.phase(switch, change.instance, "request")
-            if change.strategy != "stop":
-                self.lanes.start(change.instance, change.switch.ordering, self.now)
-            self._look_for_cut()
-        elif not registry.find(self.ordering.order).total:
-            change.requests[sender] = switch
-        else:
-            self._refuse(sender, "another switch came first")
-
     def _look_for_cut(self) -> None:
         change = self.change
         if change is None or change.reached:
             return
-        need = self.count if change.switch.rule == "all" or change.strategy == "stop" else self.count // 2 + 1
-        if len(self.flags) >= need:
-            change.reached = True
-            if change.strategy == "stop":
-                change.asker = min(change.requests)
-                change.switch = change.requests[change.asker]
-                for other in change.requests.keys() - {change.asker}:
-                    self._refuse(other, "another switch came first")
-                self.lanes.start(change.instance, change.switch.ordering, self.now)
+        if change.strategy == "rabp":
+            change.reached = FIRST in self.flags
+        else:
+            need = self.count if change.switch.rule == "all" or change.strategy == "stop" else self.count // 2 + 1
+            change.reached = len(self.flags) >= need
+        if change.reached and change.strategy == "stop":
+            self.lanes.start(change.instance, change.switch.ordering, self.now)
 
     # What this member does in a switch
 
     def _act(self) -> bool:
-        """Send the flag, say what is to be said, pass the cut: as far as that goes now. Whether there was anything to do."""
+        """Grant or begin a switch, send the flag, say what is to be said, pass the cut: as far as that goes now.
+
+        Whether there was anything to do.
+        """
         acted = False
-        while (change := self.change) is not None:
-            told = self.lanes.arrivals(change.instance)
-            if not change.flagged:
-                change.flagged = True
-                self.lane.submit(batch_of(Flag()), self.now)
-            elif change.reached and not change.said:
-                self._say_reached(change)
-            elif not change.said or len(told.reached) < self.count:
-                return acted
-            elif change.strategy != "stop" and not change.knows:
-                change.knows = True
-                self._say(change, KNOWN)
-            elif change.strategy == "stop" or len(told.known) == self.count:
-                self._pass(change)
-            else:
-                return acted
+        while self._step():
             acted = True
         return acted
 
-    def _say(self, change: Change, stamp: list[int]) -> None:
-        self.lanes.arrivals(change.instance).take(self.rank, self.host.multicast(ready_kind(change.instance), stamp, None))
+    def _step(self) -> bool:
+        change, told = self.change, self.lanes.arrivals(self.current + 1)
+        if change is None:
+            return self._step_before(told)
+        if not change.flagged:
+            change.flagged = True
+            self._flag(change.instance, Flag(change.asker, change.switch))
+        elif change.reached and not change.said:
+            self._say_reached(change)
+        elif not change.said or len(told.reached) < self.count:
+            return False
+        elif change.quick or len(told.known) == self.count:
+            self._pass(change)
+        elif not change.knows:
+            change.knows = True
+            self._say(change.instance, KNOWN)
+        else:
+            return False
+        return True
+
+    def _step_before(self, told: Arrivals) -> bool:
+        """The same while no switch is under way."""
+        if self._begin(told):
+            return True
+        if told.refused:
+            told.refused = False
+            self._refuse(f"{self.view.members[FIRST]} does not know how to do it")
+        elif self.rank == FIRST and told.wishes:
+            self._grant(told)
+        else:
+            return False
+        return True
+
+    def _begin(self, told: Arrivals) -> bool:
+        """Start what was granted, if anything was and this member can."""
+        if told.granted is None or self._fault(told.granted[1]) is not None:
+            return False
+        asker, switch = told.granted
+        flagged = self.rank == FIRST or switch.strategy == "rabp"
+        self.change = Change(self.current + 1, asker, switch, flagged, self._quick(switch))
+        self.host.phase(switch, self.current + 1, "request")
+        if asker != self.rank:
+            self._refuse("another switch came first")
+        if switch.strategy != "stop":
+            self.lanes.start(self.current + 1, switch.ordering, self.now)
+        self._look_for_cut()
+        return True
+
+    def _quick(self, switch: Switch) -> bool:
+        """Whether one round is enough (see `ending`)."""
+        if switch.strategy == "stop":
+            return True
+        plain = self.ordering.level == "agreed" and not registry.find(self.ordering.order).semantic
+        return plain and switch.strategy != "rabp" and switch.rule == "all"
+
+    def _flag(self, instance: int, flag: Flag) -> None:
+        self.lanes.arrivals(instance).flag(self.rank, flag)
+        self.lane.submit(batch_of(flag), self.now)
+
+    def _say(self, instance: int, stamp: list[int]) -> None:
+        self.lanes.arrivals(instance).take(self.rank, self.host.multicast(ready_kind(instance), stamp, None))
 
     def _say_reached(self, change: Change) -> None:
         """Tell what the current orderer has delivered of the own messages, and send the others again if they are in it alone."""
@@ -351,7 +424,7 @@ class Switching(Orderer):
         if place < end:
             ranges += (place, end)
         again = change.strategy == "rabp" or (change.strategy != "stop" and self.rank not in self.flags)
-        self._say(change, reached(first, end, again, ranges))
+        self._say(change.instance, reached(first, end, again, ranges))
         if again:
             for number, cast in sorted(own.items()):
                 size = sum(map(len, cast.payloads))
@@ -360,13 +433,15 @@ class Switching(Orderer):
 
     def _pass(self, change: Change) -> None:
         """From here on the next instance is in force."""
-        if self.asked is not None and change.asker != self.rank:
-            self._refuse(self.rank, "another switch came first")
         self.asked = None
         self.host.passed(change.switch, change.instance)
         self.past = self.lanes.move_on()
+        for rank in range(self.count):
+            if rank not in self.past.reached:  # the view ends without its word: what went up of it is the same for all
+                self.past.reached[rank] = Told(0, self.admitted[rank], self.admitted[rank], False, ())
         self.proof = tuple(value for place in sorted(self.past.last.items()) for value in place)
-        self.ends = [self.past.reached[rank].end if rank in self.past.reached else 0 for rank in range(self.count)]
+        self.ends = [self.past.reached[rank].end for rank in range(self.count)]
+        self.host.progress[:] = [0] * self.count
         self.ordering = change.switch.ordering
         self.change = None
         self.flags.clear()
@@ -378,16 +453,20 @@ class Switching(Orderer):
     # The end of the view
 
     def freeze(self, now: int) -> list[int]:
-        reports = [lane.freeze(now) for lane in self.lanes.of.values()]
-        return reports[0]
+        for lane in self.lanes.of.values():
+            lane.freeze(now)
+        return list(self.host.progress) if self.change is not None and self.change.quick else []
 
     def conclude(self, present: frozenset[int], now: int) -> list[Cast]:
         self.now = now
         self.lanes.all_arrived(now)
         while True:
-            change, told = self.change, self.lanes.arrivals(self.current + 1)
-            disjoint = change is not None and change.strategy == "stop"
-            ending = decide(self.count, present, told.reached.keys(), told.known, disjoint)
+            told = self.lanes.arrivals(self.current + 1)
+            if self.change is None:
+                self._begin(told)
+            change = self.change
+            standing = told.standing(change is not None and change.quick)
+            ending = decide(self.count, present, *standing, change is not None and change.strategy == "stop")
             if ending is not Ending.CUT or change is None:
                 break
             self.host.note("switches_cut_at_the_end")
@@ -396,15 +475,24 @@ class Switching(Orderer):
             self._stay(present)
         else:
             self.host.note("switches_unsure_at_the_end")
+            if change is not None and change.quick:
+                self._finish(present, self.farthest)
         return [cast for _, cast in sorted(self.host.own.items())]
 
-    def _stay(self, present: frozenset[int]) -> None:
-        """Deliver everything by the current orderer; and after it what `rabp` sent through the next one alone."""
-        self.staying = True
+    def _hand_up_rest(self) -> None:
         rest, self.rest = self.rest, deque()
         for entry in rest:
             self.delivered(self.current, *entry)
+
+    def _finish(self, present: frozenset[int], most: list[int]) -> None:
+        """End the view with the current orderer: with all that is here, or with so many casts of each sender."""
+        self.staying, self.most = True, most
+        self._hand_up_rest()
         self.lane.conclude(present, self.now)
+
+    def _stay(self, present: frozenset[int]) -> None:
+        """Deliver everything by the current orderer; and after it what `rabp` sent through the next one alone."""
+        self._finish(present, [])
         change = self.change
         if change is None:
             return
