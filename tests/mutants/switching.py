@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +18,6 @@ from tests.protocol.bag import Bag
 from tests.protocol.switch_schedules import (
     early_where_the_cut_is_not_passed,
     early_where_the_cut_is_passed,
-    fetched_before_the_request,
     one_does_not_hear_the_last_word,
 )
 
@@ -221,8 +219,8 @@ def nobody_is_asked(patch: Patch) -> None:
 
     def at_once(self: Switching, switch: Any, now: int) -> None:
         self.now = now
-        if self.change is None and self.asked is None and self._fault(switch) is None:
-            self.asked = switch
+        if self.change is None and self.wishes.own is None:
+            self.wishes.own = switch
             self._flag(self.current + 1, Flag(self.rank, switch))
 
     begin = Switching._begin
@@ -243,8 +241,9 @@ def second_request_taken(patch: Patch) -> None:
     begin = Switching._begin
 
     def mine(self: Switching, told: Arrivals) -> bool:
-        if told.granted is not None and self.asked is not None and told.granted[1].strategy != "stop" != self.asked.strategy:
-            told.granted = self.rank, self.asked
+        own = self.wishes.own
+        if told.granted is not None and own is not None and told.granted[1].strategy != "stop" != own.strategy:
+            told.granted = self.rank, own
         return begin(self, told)
 
     patch.setattr(Switching, "_begin", mine)
@@ -379,18 +378,6 @@ def level_without_proof(patch: Patch) -> None:
     patch.setattr(Switching, "_admit", unproven)
 
 
-def fetched_ones_forgotten(patch: Patch) -> None:
-    """What was fetched of the next orderer before the request is not there when its numbers are delivered."""
-    start = Lanes.start
-
-    def without(self: Lanes, *args: Any) -> None:
-        late, self._late = self._late, [deque() for _ in self._late]
-        start(self, *args)
-        self._late = late
-
-    patch.setattr(Lanes, "start", without)
-
-
 def early_before_the_cut(patch: Patch) -> None:
     """What others delivered from behind a gap goes up before the cut is passed."""
     patch.setattr(Switching, "delivered_early", lambda self, instance, sender, cast: self.host.deliver_early(sender, cast))
@@ -407,7 +394,6 @@ SWITCHING_MUTANTS = [
     Mutant("marks_reset_early", marks_reset_early, ("duplication", "switching"), ALL, first=71),
     Mutant("nobody_is_asked", nobody_is_asked, ("liveness", *ORDER), ALL),
     Mutant("second_request_taken", second_request_taken, ("liveness", *ORDER), ALL),
-    Mutant("known_not_waited_for", known_not_waited_for, ORDER, ALL, first=50),
     Mutant("old_orderer_forgotten_at_the_cut", old_orderer_forgotten_at_the_cut, ("liveness",), ALL, first=71),
     Mutant("ids_before_payloads", ids_before_payloads, ("switching", "validity", "liveness"), ALL, first=56),
     Mutant("majority_does_not_send_again", majority_does_not_send_again, ("switching", "validity"), ALL, first=972),
@@ -418,27 +404,29 @@ SWITCHING_MUTANTS = [
     Mutant("marks_forgotten", marks_forgotten, ("duplication", "switching"), ALL),
     Mutant("new_before_old", new_before_old, ORDER, ALL),
     Mutant(
-        "cut_before_stability", cut_before_stability, ("switching", "duplication", *TOTAL, "virtual_synchrony"), ALL, first=56
-    ),
-    Mutant(
         "early_records_dropped", early_records_dropped, ("liveness", "switching", "virtual_synchrony", "agreement"), ALL, first=16
     ),
     Mutant("second_copy_numbered", second_copy_numbered, ("reliable_fifo", "switching", "validity"), ALL),
     Mutant("not_sent_again", not_sent_again, ("switching", "validity"), ALL, first=31),
-    Mutant("unsure_stays", unsure_stays, ORDER, ALL, first=450),
-    Mutant("known_is_cut", known_is_cut, ORDER, ALL, first=9),
-    Mutant("flags_do_not_bind", flags_do_not_bind, ORDER, ALL),
-    Mutant("progress_not_told", progress_not_told, ("virtual_synchrony", "liveness"), ALL),
-    Mutant("goes_on_while_the_view_ends", goes_on_while_the_view_ends, ORDER, ALL),
-    Mutant("missing_words_are_no_marks", missing_words_are_no_marks, ("duplication", "switching"), ALL),
 ]
+
+STORM_MUTANTS = [
+    Mutant("cut_before_stability", cut_before_stability, ("switching", "duplication"), first=39),
+    Mutant("known_not_waited_for", known_not_waited_for, ORDER, first=274),
+    Mutant("unsure_stays", unsure_stays, ORDER, first=57),
+    Mutant("known_is_cut", known_is_cut, ("agreement", "virtual_synchrony"), first=21),
+    Mutant("flags_do_not_bind", flags_do_not_bind, ORDER, first=455),
+    Mutant("progress_not_told", progress_not_told, ("virtual_synchrony",), first=62),
+    Mutant("goes_on_while_the_view_ends", goes_on_while_the_view_ends, ("virtual_synchrony",), first=143),
+    Mutant("missing_words_are_no_marks", missing_words_are_no_marks, ("duplication",), first=209),
+]
+"""Faults that take a view that ends right at the cut: shown by `storm`, the seed to begin with is one of its."""
 
 DIRECTED_SWITCHING_MUTANTS: list[tuple[Mutant, Callable[[], Bag]]] = [
     (
         Mutant("level_without_proof", level_without_proof, ("uniform",)),
         lambda: one_does_not_hear_the_last_word("single_phase", "sequencer"),
     ),
-    (Mutant("fetched_ones_forgotten", fetched_ones_forgotten, ("refused",)), fetched_before_the_request),
     (
         Mutant("early_before_the_cut", early_before_the_cut, ("switching",)),
         lambda: early_where_the_cut_is_passed("semantic_fifo"),

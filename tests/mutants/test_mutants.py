@@ -17,11 +17,12 @@ from tests.mutants.baselines import BASELINES
 from tests.mutants.mutants import MUTANTS, Mutant
 from tests.mutants.primary_mutants import CUT_OFF_MUTANTS, PRIMARY_MUTANTS
 from tests.mutants.semantic_total import SEMANTIC_TOTAL_MUTANTS
-from tests.mutants.switching import DIRECTED_SWITCHING_MUTANTS, SWITCHING_MUTANTS
+from tests.mutants.switching import DIRECTED_SWITCHING_MUTANTS, STORM_MUTANTS, SWITCHING_MUTANTS
 from tests.mutants.token import TOKEN_MUTANTS
 from tests.mutants.weak import WEAK_MUTANTS
 from tests.protocol.bag import Bag
 from tests.protocol.primary_bag import proposer_cut_off_when_it_decides
+from tests.protocol.switch_storm import storm
 
 SEEDS = 200
 
@@ -62,6 +63,17 @@ def test_a_schedule_shows_a_mutant_of_switching(
     except RemoteProtocolError:
         seen = {"refused"}
     assert seen & set(mutant.trips), seen
+
+
+@pytest.mark.parametrize("mutant", STORM_MUTANTS, ids=str)
+def test_a_storm_shows_a_mutant_of_switching(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutant.break_it(monkeypatch)
+    seen: set[str] = set()
+    for seed in range(mutant.first, mutant.first + SEEDS):
+        seen |= set(storm(seed).report().violated())
+        if seen & set(mutant.trips):
+            return
+    raise AssertionError(f"{mutant}: {seen}")
 
 
 def _catch(mutant: Mutant, monkeypatch: pytest.MonkeyPatch, membership: MembershipKind, switches: bool = False) -> None:

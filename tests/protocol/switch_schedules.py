@@ -60,16 +60,16 @@ def one_does_not_hear_the_last_word(before: str, after: str, level: Level = "agr
     return bag
 
 
-def fetched_before_the_request() -> Bag:
-    """d gets nothing of a and b but through others, and of a's stream the messages of the next orderer before b's request."""
+def fetched_before_the_switch_began() -> Bag:
+    """d gets nothing of a and b but through c, and of a's stream the flag and messages of the next orderer at once."""
     bag = group("token", 4)
-    ask(bag, B, "single_phase", "dual_ids")
+    ask(bag, A, "single_phase", "dual_ids")
 
-    def around(source: str, target: str, packet: Packet) -> Packet | Fate:
-        return msgspec.structs.replace(packet, records=[], first=0) if source in (A, B) and target == D else packet
+    def around(source: str, target: str, packet: Packet, by: tuple[str, ...] = (A, B)) -> Packet | Fate:
+        return msgspec.structs.replace(packet, records=[], first=0) if source in by and target == D else packet
 
-    bag.run(MS, around, until=lambda: bag.live[A].epoch.regime[1] == 1)
     bag.submit(A, 2)
+    bag.run(10 * MS, lambda *sent: around(*sent, (A, B, C)), until=lambda: bag.live[C].epoch.regime[1] == 1)
     bag.run(250 * MS, around, until=lambda: bag.live[D].counters.get("casts_fetched", 0) >= 7)
     assert bag.settle()
     return bag

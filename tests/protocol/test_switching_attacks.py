@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from isotone.model.records import Packet
+from isotone.model.records import Cast, Packet
 from isotone.model.settings import MS, SECOND
 from isotone.model.switch import STRATEGIES, Strategy
-from isotone.model.view import Level
+from isotone.model.view import Level, Ordering
+from isotone.protocol.switching.channel import BITS
 from tests.protocol.bag import Fate
 from tests.protocol.switch_bag import A, B, C, D, E, ask, group, order_of, step
-from tests.protocol.switch_schedules import fetched_before_the_request, one_does_not_hear_the_last_word, safe
+from tests.protocol.switch_schedules import fetched_before_the_switch_began, one_does_not_hear_the_last_word, safe
+from tests.protocol.switch_storm import storm
 
 
 @pytest.mark.parametrize(
@@ -26,12 +28,21 @@ def test_above_agreed_who_delivers_behind_the_cut_knows_that_all_can_tell_it_was
     assert bag.report().verdict == "ok"
 
 
-def test_messages_that_were_fetched_before_the_request_are_there_when_their_numbers_are_delivered() -> None:
-    bag = fetched_before_the_request()
+def test_messages_that_were_fetched_before_the_switch_began_are_there_when_their_numbers_are_delivered() -> None:
+    bag = fetched_before_the_switch_began()
     assert bag.received[D] == [(A, 1), (A, 2)]
     assert bag.live[A].counters["views"] == bag.live[D].counters["views"] == 2  # nobody was banned
     assert {order_of(bag, process) for process in bag.live} == {"single_phase"}
     assert bag.report().verdict == "ok"
+
+
+def test_a_message_that_was_fetched_before_its_lane_began_is_found_by_its_number() -> None:
+    """Nobody's own flag has come, and of a's stream its flag and its messages in one packet."""
+    lanes = group("token", 4).live[D].epoch.begin_switching().lanes
+    message = Cast(7, 1 << BITS, [3], 5, [b"fetched"])
+    assert lanes.postpone(0, message)
+    lanes.start(1, Ordering("single_phase"), 0)
+    assert lanes.payloads[0] == {5: message}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -97,3 +108,20 @@ def test_the_majority_cuts_without_a_member_that_returns(strategy: Strategy) -> 
         assert bag.received[process] == bag.received[A]
         assert sorted(bag.received[process]) == [(A, 1), (A, 2), (E, 1), (E, 2), (E, 3)]
     assert bag.report().verdict == "ok"
+
+
+@pytest.mark.parametrize("first", range(1, 400, 40))
+def test_a_storm_around_the_cut_breaks_nothing(first: int) -> None:
+    for seed in range(first, first + 40):
+        assert not storm(seed).report().violated(), f"tests.protocol.switch_storm.storm({seed})"
+
+
+@pytest.mark.long
+def test_many_storms_around_the_cut_break_nothing() -> None:
+    for seed in range(1_000, 11_000):
+        assert not storm(seed).report().violated(), f"tests.protocol.switch_storm.storm({seed})"
+
+
+def test_above_agreed_a_message_waits_until_all_hold_the_flags_before_it() -> None:
+    """b did not hold a flag that a safe message depended on; b was cut off, and could not deliver it."""
+    assert not storm(18209).report().violated()

@@ -261,7 +261,7 @@ class Epoch:
     @property
     def switches(self) -> bool:
         """Whether a switch is under way."""
-        return self.switching is not None and (self.switching.change is not None or self.switching.asked is not None)
+        return self.switching is not None and (self.switching.change is not None or self.switching.wishes.own is not None)
 
     def seen(self) -> Seen:
         """What this process can tell about the load and the network."""
@@ -270,7 +270,7 @@ class Epoch:
     @property
     def asked(self) -> Switch | None:
         """What this process asked for, unless it is granted or refused."""
-        return self.switching.asked if self.switching is not None else None
+        return self.switching.wishes.own if self.switching is not None else None
 
     def window_open(self, leaving: bool = False) -> bool:
         """Whether the group can take another batch of this process. Applications that lag do not keep it from leaving."""

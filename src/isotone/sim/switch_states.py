@@ -76,5 +76,5 @@ class SwitchStates:
             switching = getattr(getattr(process.endpoint, "epoch", None), "switching", None)
             if process.state == "crashed" and switching is not None:
                 change = switching.change
-                asked = switching.asked is not None or (change is not None and change.asker == switching.rank)
+                asked = switching.wishes.own is not None or (change is not None and change.asker == switching.rank)
                 self.counts[ASKER_CRASHED] += asked

@@ -33,9 +33,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from isotone.model.errors import ConfigError
 from isotone.model.records import Cast, Direct
-from isotone.model.switch import Switch, check_names
+from isotone.model.switch import Switch
 from isotone.model.view import View
 from isotone.protocol.ordering import registry
 from isotone.protocol.ordering.orderer import Batch, Evidence, Orderer
@@ -45,7 +44,6 @@ from isotone.protocol.switching.control import (
     FIRST,
     KNOWN,
     READY,
-    REFUSED,
     Arrivals,
     Flag,
     Ids,
@@ -54,10 +52,10 @@ from isotone.protocol.switching.control import (
     control_of,
     reached,
     ready_kind,
-    wish,
 )
 from isotone.protocol.switching.ending import Ending, decide
 from isotone.protocol.switching.lanes import Lanes
+from isotone.protocol.switching.wishes import Wishes, fault
 
 Entry = tuple[int, Cast, Position | None, Evidence | None]
 
@@ -74,7 +72,7 @@ class Switching(Orderer):
         self.lanes = Lanes(host, view, rank, seed, first, self.delivered, self.delivered_early)
         self.change: Change | None = None
         self.flags: set[int] = set()  # who has flagged the switch under way
-        self.asked: Switch | None = None  # the own wish, until it is fulfilled or refused
+        self.wishes = Wishes(host, rank, view.members[FIRST])
         self.kept: deque[Entry] = deque()
         self.rest: deque[Entry] = deque()
         self.staying = False  # the view ends with the current orderer
@@ -83,7 +81,7 @@ class Switching(Orderer):
         self.behind = [0] * self.count  # messages of each sender that it delivers behind the cut
         self.admitted = [0] * self.count  # the number behind the last message of each sender that went up
         self.past = Arrivals()  # what was told of the last cut that was passed
-        self.proof: Evidence = ()  # who holds this passes it too; until a message has gone up that it is evidence for
+        self.proof: Evidence = ()  # what was said about a switch before the next message that goes up, which it is evidence for
         self.ends = [0] * self.count  # messages below were sent before it
         self.now = 0
 
@@ -94,7 +92,7 @@ class Switching(Orderer):
         names: dict[int, str] = {}
         for instance, lane in self.lanes.of.items():
             names |= {instance << BITS | kind: name for kind, name in lane.packets.items()}
-            names[ready_kind(instance)] = "switch"
+        names[ready_kind(self.current + 1)] = "switch"
         return names
 
     @property
@@ -208,58 +206,13 @@ class Switching(Orderer):
             if at is not None and at <= now:
                 lane.wake(now)
 
-    # Asking
-
     def ask(self, switch: Switch, now: int) -> None:
-        """This member wants a switch."""
+        """This member wishes a switch."""
         self.now = now
-        if self.change is not None or self.asked is not None:
+        if self.change is not None:
             self.host.refused(switch, "another switch is under way")
-            return
-        fault = self._fault(switch)
-        if fault is not None:
-            self.host.refused(switch, fault)
-            return
-        self.asked = switch
-        if self.rank == FIRST:
-            self.lanes.arrivals(self.current + 1).wishes[FIRST] = switch
         else:
-            self.host.direct(ready_kind(self.current + 1), wish(switch), FIRST)
-
-    def _refuse(self, reason: str) -> None:
-        """What this member wished will not be."""
-        if self.asked is not None:
-            switch, self.asked = self.asked, None
-            self.host.refused(switch, reason)
-
-    def _grant(self, told: Arrivals) -> None:
-        """The first member grants the wish that came first, if it can: its flag says so."""
-        asker, switch = next(iter(told.wishes.items()))
-        del told.wishes[asker]
-        fault = self._fault(switch)
-        if fault is None:
-            self._flag(self.current + 1, Flag(asker, switch))
-        elif asker == FIRST:
-            self._refuse(fault)
-        else:
-            self.host.direct(ready_kind(self.current + 1), REFUSED, asker)
-
-    def _fault(self, switch: Switch) -> str | None:
-        """Why a request cannot be granted; the same for every member that runs this instance."""
-        try:
-            registry.validate(switch.ordering)
-            check_names(switch.strategy, switch.rule)
-        except ConfigError as error:
-            return str(error)
-        if registry.find(switch.ordering.order).semantic and switch.ordering.relation != self.host.relation:
-            return f"{switch.ordering.order} with another conflict relation than the group's"
-        if switch.ordering == self.ordering and not switch.fresh:
-            return f"{switch.ordering.order} is in force already"
-        if switch.strategy != "stop":
-            for order in (self.ordering.order, switch.ordering.order):
-                if not registry.find(order).total:
-                    return f"{order} is not a total order: only the strategy stop can switch from or to it"
-        return None
+            self.wishes.ask(switch, self.ordering, self.lanes.arrivals(self.current + 1), self.current + 1)
 
     # What the orderers deliver
 
@@ -312,6 +265,7 @@ class Switching(Orderer):
             if self.change is None:
                 self._begin(told)  # the cut may be here
             self.flags.add(sender)
+            self.proof = (*self.proof, *(evidence or ()), sender, cast.seq)  # what follows may depend on it
             self._look_for_cut()
         elif isinstance(control, Ids) and self.change is not None:
             message = (
@@ -372,25 +326,22 @@ class Switching(Orderer):
         """The same while no switch is under way."""
         if self._begin(told):
             return True
-        if told.refused:
-            told.refused = False
-            self._refuse(f"{self.view.members[FIRST]} does not know how to do it")
-        elif self.rank == FIRST and told.wishes:
-            self._grant(told)
-        else:
+        flag = self.wishes.next(self.ordering, told, self.current + 1)
+        if flag is None:
             return False
+        self._flag(self.current + 1, flag)
         return True
 
     def _begin(self, told: Arrivals) -> bool:
         """Start what was granted, if anything was and this member can."""
-        if told.granted is None or self._fault(told.granted[1]) is not None:
+        if told.granted is None or fault(told.granted[1], self.ordering, self.host.relation) is not None:
             return False
         asker, switch = told.granted
         flagged = self.rank == FIRST or switch.strategy == "rabp"
         self.change = Change(self.current + 1, asker, switch, flagged, self._quick(switch))
         self.host.phase(switch, self.current + 1, "request")
         if asker != self.rank:
-            self._refuse("another switch came first")
+            self.wishes.refuse("another switch came first")
         if switch.strategy != "stop":
             self.lanes.start(self.current + 1, switch.ordering, self.now)
         self._look_for_cut()
@@ -433,7 +384,7 @@ class Switching(Orderer):
 
     def _pass(self, change: Change) -> None:
         """From here on the next instance is in force."""
-        self.asked = None
+        self.wishes.own = None
         self.host.passed(change.switch, change.instance)
         self.past = self.lanes.move_on()
         for rank in range(self.count):
