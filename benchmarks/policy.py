@@ -284,7 +284,7 @@ includes equality. Where no fixed choice is as good as the best in every phase, 
 run, by the plain mean; *beyond chance* says that the interval, in the last line of each table, does not include equality.
 
 The first trials were made by hand, and how `auto` observes and decides was tuned while looking at them: they are not
-independent of it. The others were drawn at random (`benchmarks/policy_trials.py`): the first 32 were looked at since, the last
+independent of it. The others were drawn at random (`benchmarks/policy_trials.py`): the first 40 were looked at since, the last
 eight are held out, from a seed that was fixed before any of them was run.
 """
 

@@ -1,9 +1,9 @@
 """The trials of `benchmarks/policy.py`: groups, networks, and phases of load one after the other.
 
 Those of `LOOKED_AT` were made by hand, and what `auto` observes was tuned while looking at them. Those of `DRAWN` were drawn from
-four seeds and held out at first, eight each; then links were made to repeat sooner for what the first and the third had shown,
+five seeds and held out at first, eight each; then links were made to repeat sooner for what the first and the third had shown,
 `auto` to decide sooner and for less for what the first two had, and to count losses with their packets when the fourth had been
-seen. Those of `HELD_OUT` are drawn from another seed, which was fixed before any of them was run: nothing was set by their
+seen; switches were made shorter after the fifth. Those of `HELD_OUT` are drawn from another seed, which was fixed before any of them was run: nothing was set by their
 results. `drawn` with other seeds makes more of the same kind to tune with.
 """
 
@@ -145,5 +145,6 @@ DRAWN: Final = (
     *drawn("drawn", 20261118, 8, first=9),
     *drawn("drawn", 20261205, 8, first=17),
     *drawn("drawn", 20261218, 8, first=25),
+    *drawn("drawn", 20261219, 8, first=33),
 )
-HELD_OUT: Final = drawn("held out", 20261219, 8)
+HELD_OUT: Final = drawn("held out", 20261220, 8)

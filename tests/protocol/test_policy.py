@@ -170,9 +170,9 @@ def test_a_switch_must_be_worth_what_it_costs() -> None:
         policy = learned(atop=1000, token=1300)
         return [policy.decide(observation(delay_us=delay_us, loss=loss), Ordering("token"), 0) for _ in range(TIMES)][-1]
 
-    assert wanted(1_000) == wanted(30_000) == wanted(1_000, 20) == Ordering("atop")
+    assert wanted(1_000) == wanted(40_000) == wanted(1_000, 20) == Ordering("atop")
     assert wanted(100_000) is None
-    assert wanted(30_000, 20) is None
+    assert wanted(40_000, 20) is None
 
 
 def test_chance_is_no_skew() -> None:

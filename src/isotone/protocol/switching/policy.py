@@ -32,7 +32,7 @@ DWELL_NS: Final = 2 * SECOND
 """After a view or a switch nothing is decided for so long."""
 ERROR: Final = 2
 """In percent: by so little two predictions differ also where the orderers do not."""
-HELD_UP: Final = 4
+HELD_UP: Final = 2
 """What a switch costs without loss: the messages of so many delays wait for a delay more."""
 PAYS_NS: Final = 20 * SECOND
 """A switch has to bring in what it costs in so much time."""
