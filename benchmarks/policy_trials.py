@@ -3,8 +3,8 @@
 Those of `LOOKED_AT` were made by hand, and what `auto` observes was tuned while looking at them. Those of `DRAWN` were drawn from
 five seeds and held out at first, eight each; then links were made to repeat sooner for what the first and the third had shown,
 `auto` to decide sooner and for less for what the first two had, and to count losses with their packets when the fourth had been
-seen; switches were made shorter after the fifth. Those of `HELD_OUT` are drawn from another seed, which was fixed before any of them was run: nothing was set by their
-results. `drawn` with other seeds makes more of the same kind to tune with.
+seen; switches were made shorter after the fifth. Those of `HELD_OUT` are drawn from another seed, which was fixed before any of
+them was run: nothing was set by their results. `drawn` with other seeds makes more of the same kind to tune with.
 """
 
 from __future__ import annotations
