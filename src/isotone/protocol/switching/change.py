@@ -38,7 +38,7 @@ class Host(Outbox, Protocol):
 
 
 class Change:
-    """A switch under way, as one member sees it. `quick`: one round of words is enough (`ending`)."""
+    """A switch under way, as one member sees it. `quick`: one round of words is enough, though messages are in both (`ending`)."""
 
     def __init__(self, instance: int, asker: int, switch: Switch, flagged: bool, quick: bool) -> None:
         self.instance = instance
@@ -53,3 +53,8 @@ class Change:
     @property
     def strategy(self) -> str:
         return self.switch.strategy
+
+    @property
+    def one_round(self) -> bool:
+        """Whether it is passed when all have reached the cut."""
+        return self.quick or self.strategy == "stop"

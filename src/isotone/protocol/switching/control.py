@@ -98,9 +98,9 @@ class Arrivals:
         self.known: set[int] = set()
         self.last: dict[int, int] = {}  # of each member, the cast that said so last
 
-    def standing(self, quick: bool) -> tuple[Set[int], Set[int]]:
-        """Who is willing, and who is bound (`ending`), if one round is enough or not."""
-        return (self.flagged, self.reached.keys()) if quick else (self.reached.keys(), self.known)
+    def standing(self, one_round: bool) -> tuple[Set[int], Set[int]]:
+        """Who is willing, and who is bound (`ending`), in one round or in two."""
+        return (self.flagged, self.reached.keys()) if one_round else (self.reached.keys(), self.known)
 
     def flag(self, sender: int, flag: Flag) -> None:
         """A member's flag is here."""

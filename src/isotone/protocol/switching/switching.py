@@ -236,7 +236,7 @@ class Switching(Orderer):
     def _holds_back(self, change: Change) -> bool:
         """Whether what the current orderer delivers must not go up now.
 
-        When the view ends, a switch of two rounds stays for sure if this member has not said that it has reached the cut.
+        When the view ends, all but a quick switch stays for sure if this member has not said that it has reached the cut.
         """
         if self.host.frozen:
             return change.quick or (change.reached and change.said)
@@ -313,7 +313,7 @@ class Switching(Orderer):
             self._say_reached(change)
         elif not change.said or len(told.reached) < self.count:
             return False
-        elif change.quick or len(told.known) == self.count:
+        elif change.one_round or len(told.known) == self.count:
             self._pass(change)
         elif not change.knows:
             change.knows = True
@@ -348,11 +348,9 @@ class Switching(Orderer):
         return True
 
     def _quick(self, switch: Switch) -> bool:
-        """Whether one round is enough (see `ending`)."""
-        if switch.strategy == "stop":
-            return True
+        """Whether one round is enough, though messages are in both orderers (see `ending`)."""
         plain = self.ordering.level == "agreed" and not registry.find(self.ordering.order).semantic
-        return plain and switch.strategy != "rabp" and switch.rule == "all"
+        return plain and switch.strategy in ("dual", "dual_ids") and switch.rule == "all"
 
     def _flag(self, instance: int, flag: Flag) -> None:
         self.lanes.arrivals(instance).flag(self.rank, flag)
@@ -416,7 +414,7 @@ class Switching(Orderer):
             if self.change is None:
                 self._begin(told)
             change = self.change
-            standing = told.standing(change is not None and change.quick)
+            standing = told.standing(change is not None and change.one_round)
             ending = decide(self.count, present, *standing, change is not None and change.strategy == "stop")
             if ending is not Ending.CUT or change is None:
                 break
