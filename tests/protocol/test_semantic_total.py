@@ -13,8 +13,9 @@ from isotone.model.records import Cast, Direct
 from isotone.protocol.semantic import leads, total, waiting
 from isotone.protocol.semantic.leads import LENGTH, Numbers
 from isotone.protocol.semantic.shapes import Shapes
-from tests.protocol.total_bench import Message, Total, told
+from tests.protocol.total_bench import Message, Total, learning_at_once, told
 
+__all__ = ["learning_at_once"]
 BY_ITEM = Conflicts.by_item()
 COUNTER = Conflicts.by_operation({"update": ["update", "increment", "decrement"], "increment": [], "decrement": []})
 """The paper's operations on one item (§4.2): no equivalence, since increment and decrement commute."""
@@ -366,7 +367,7 @@ def test_silent_members_lead_without_a_relation_too() -> None:
 
 
 def test_numbers_are_not_given_twice() -> None:
-    shapes, numbers = Shapes(BY_ITEM), Numbers(0)
+    shapes, numbers = Shapes(BY_ITEM), Numbers()
     kept = [shapes.of(1, None, Column([(str(number),)])) for number in range(300)]
     for shape in kept:
         numbers.see(shape)
