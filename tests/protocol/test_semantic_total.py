@@ -10,7 +10,7 @@ from isotone.model.columns import Column, column
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.records import Cast, Direct
-from isotone.protocol.semantic import leads, total, waiting
+from isotone.protocol.semantic import leads, passing, total, waiting
 from isotone.protocol.semantic.leads import LENGTH, Numbers
 from isotone.protocol.semantic.shapes import Shapes
 from tests.protocol.total_bench import Message, Total, learning_at_once, told
@@ -644,7 +644,9 @@ def test_any_schedule(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leads, "LENGTH", data.draw(st.sampled_from([2, 4, 16])))
         patch.setattr(total, "_PATIENCE", data.draw(st.integers(0, 1)))
-        patch.setattr(total, "BLOCK", data.draw(st.sampled_from([2, 5, 32])))
+        block = data.draw(st.sampled_from([2, 5, 32]))
+        patch.setattr(total, "BLOCK", block)
+        patch.setattr(passing, "BLOCK", block)
         patch.setattr(total, "CONTESTED", data.draw(st.sampled_from([0, 3, 1 << 40])))
         patch.setattr(waiting, "_ROOM", data.draw(st.sampled_from([1, 32])))
         make = data.draw(st.sampled_from([Total, eager, peaceful]))

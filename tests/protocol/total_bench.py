@@ -16,7 +16,7 @@ from isotone.model.view import Level, Ordering, View
 from isotone.pipeline.oracle import check_history
 from isotone.pipeline.oracle.check import Expectation
 from isotone.protocol.ordering.orderer import Batch, Evidence
-from isotone.protocol.semantic import total
+from isotone.protocol.semantic import leads
 from isotone.protocol.semantic.total import SemanticTotal
 from isotone.trace.recorder import TraceRecorder
 from tests.protocol.orderer_bench import Bench
@@ -29,8 +29,7 @@ Message = tuple[str | None, Sequence[str] | None]
 def learning_at_once() -> Iterator[None]:
     """In a module that imports this, sites learn from each cast in the turn in which it comes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(total, "SOON", 1)
-        patch.setattr(total, "LATEST", 1)
+        patch.setattr(leads, "LATEST", 1)
         yield
 
 

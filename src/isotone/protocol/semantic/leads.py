@@ -235,7 +235,7 @@ class Leader:
                 self.wanted = self.stirred = True
             else:
                 self._wait -= 1
-                if count >= patience:
+                if self._wait and count >= patience:  # otherwise a lead is next, which is more
                     self.truce_wanted = self.stirred = True
 
     def _sent(self, shape: Shape, ts: int) -> None:

@@ -5,7 +5,8 @@ order of keys, as in `single_phase`, and what a cast is nobody asks. At other ti
 
 Plain is sound since Definition 8 for all sites, which the horizon says, implies (a), (b) and (c): no cast with a smaller key can
 come any more, and what the sender had received has smaller keys. It is no later than the queues as long as no promise lies ahead
-of a clock: then (c) is Definition 8. Free casts are none of the heap: they are handed over where they come, or all of it unfolds.
+of a clock: then (c) is Definition 8. Free casts are not in the heap: they are delivered where they come. So where there are any,
+(a) holds for all in the heap, or plain times end: a free one may follow one of its sender that knows of something missing.
 
 Invariants: in plain times the queues, `lone` and `unready` are empty, `ready` says nothing, no promise of another site reaches
 beyond its clock and no own one beyond what this site has said; at other times the heap is empty.

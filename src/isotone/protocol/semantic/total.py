@@ -12,6 +12,10 @@ acknowledgements by Protocol 2. Only what holds a cast m back is less. It is del
 Free casts conflict with nothing but wild ones (see `shapes`). Timestamps are parted into blocks; a site is tame until it sends
 its first wild cast, for which it goes to the next block. So all members promise from the start what free casts need.
 
+In *plain* times, while no promise lies ahead of what its giver has said, (a), (b) and (c) are Definition 8, and nobody looks at
+what a cast is but to see that it is one of this group (see `passing`). They end before anybody gives a promise or follows one:
+then all that came is numbered first, so that members mean the same shapes. They begin again when nothing waits.
+
 A site acknowledges a cast unless (c) holds without that everywhere. After one that it had to acknowledge it acknowledges the next
 ones too, a moment later: nobody waits for that, and the next one that conflicts finds the clocks nearly where they would be in
 `single_phase`. With the same clocks it is delivered no later, since Definition 8 implies (a), (b) and (c). Only what jumps over a
@@ -230,7 +234,7 @@ class SemanticTotal(Passing):
             if len(stamp) > 1:
                 self.received.check(stamp, 1)
             what = self._look(sender, cast, shapes.glance)
-            if shapes.frees and type(what) is Shape and (what.wild or (what.free and not self._calm(stamp))):
+            if shapes.frees and not self._calm(stamp, what):
                 self._unfold()
                 self._accept_among_promises(sender, casts)
                 return
@@ -258,9 +262,14 @@ class SemanticTotal(Passing):
             heappush(self.heap, (ts * count + sender, sender, cast))
             self.undelivered += 1
 
-    def _calm(self, stamp: list[int]) -> bool:
-        """Whether a free cast can be delivered where it comes."""
-        return stamp[0] < self.calm and self.received.satisfied(stamp, 1)
+    def _calm(self, stamp: list[int], what: Sketch) -> bool:
+        """Whether plain times go on with this cast, where there are free ones.
+
+        Then these are delivered where they come, so nothing must be missing that they or earlier casts of their sender know of.
+        """
+        if isinstance(what, Shape) and (what.wild or (what.free and stamp[0] >= self.calm)):
+            return False
+        return self.received.satisfied(stamp, 1)
 
     def _look(self, sender: int, cast: Cast, how: Callable[[int, Types | None, Items | None], Seen]) -> Seen | Shape:
         """What a cast is; `RemoteProtocolError` if it is none of this relation."""
