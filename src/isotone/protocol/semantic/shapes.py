@@ -92,10 +92,15 @@ class Shapes:
         """The shape of `count` messages. `ConfigError` if one is none of this relation."""
         if self.relation is None:
             return self.whole
-        if self.by_items and items is not None and len(items.values) == 1:  # most are like this
-            touched = items.values[0]
-            if touched is not None and len(touched) == 1 and touched[0]:
-                return self.known.get(touched) or self.of_item(touched)
+        if self.by_items:  # most are like this, or like the next
+            if items is not None and len(items.values) == 1:
+                touched = items.values[0]
+                if touched is not None and len(touched) == 1 and touched[0]:
+                    return self.known.get(touched) or self.of_item(touched)
+        elif types is not None and len(types.values) == 1 and not self._itemised:
+            shape = self.known.get(types.values[0])
+            if shape is not None:
+                return shape
         types, items = types if self._typed else None, items if self._itemised else None
         if items is not None and len(items.values) > 1:
             if count > LOOKED_AT_MAX:
@@ -113,15 +118,10 @@ class Shapes:
 
     def glance(self, count: int, types: Types | None, items: Items | None) -> Sketch:
         """What tells the shape of `count` messages later, if it is needed at all. `ConfigError` as `of`."""
-        if self.by_items:
-            if items is not None and len(items.values) == 1:
-                touched = items.values[0]
-                if touched is not None and len(touched) == 1 and touched[0]:
-                    return touched
-        elif types is not None and not self._itemised and len(types.values) == 1:
-            shape = self.known.get(types.values[0])
-            if shape is not None:
-                return shape
+        if self.by_items and items is not None and len(items.values) == 1:
+            touched = items.values[0]
+            if touched is not None and len(touched) == 1 and touched[0]:
+                return touched
         return self.of(count, types, items)
 
     def of_item(self, touched: tuple[str, ...]) -> Shape:

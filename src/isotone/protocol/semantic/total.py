@@ -36,11 +36,9 @@ holds a cast that was delivered as safe must be able to deliver it. Positions ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
-from typing import TypeVar
 
-from isotone.model.columns import Items, Types
 from isotone.model.errors import ConfigError, RemoteProtocolError
 from isotone.model.records import Cast, Direct
 from isotone.model.view import View
@@ -59,8 +57,6 @@ CONTESTED = 512
 POLITE_NS = 50_000
 """So late, since nobody waits for it: the cast is handed over first."""
 _PATIENCE = 3
-
-Seen = TypeVar("Seen")
 
 
 class SemanticTotal(Passing):
@@ -126,6 +122,7 @@ class SemanticTotal(Passing):
         self.news = True
 
     def _send_among_promises(self, batch: Batch) -> None:
+        """`_send`, not in plain times."""
         rank, shapes = self.rank, self.shapes
         shape = shapes.of_batch(batch)
         clock = self.lcv[rank]
@@ -233,7 +230,10 @@ class SemanticTotal(Passing):
             last = ts
             if len(stamp) > 1:
                 self.received.check(stamp, 1)
-            what = self._look(sender, cast, shapes.glance)
+            try:
+                what = shapes.glance(len(cast.payloads), cast.types, cast.items) if cast.number else shapes.whole
+            except ConfigError as error:
+                raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
             if shapes.frees and not self._calm(stamp, what):
                 self._unfold()
                 self._accept_among_promises(sender, casts)
@@ -271,22 +271,17 @@ class SemanticTotal(Passing):
             return False
         return self.received.satisfied(stamp, 1)
 
-    def _look(self, sender: int, cast: Cast, how: Callable[[int, Types | None, Items | None], Seen]) -> Seen | Shape:
-        """What a cast is; `RemoteProtocolError` if it is none of this relation."""
-        if not cast.number:
-            return self.shapes.whole
-        try:
-            return how(len(cast.payloads), cast.types, cast.items)
-        except ConfigError as error:
-            raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
-
     def _accept_among_promises(self, sender: int, casts: Sequence[Cast]) -> None:
+        """`accept`, not in plain times."""
         rank, lcv, shapes = self.rank, self.lcv, self.shapes
         last, tame = lcv[sender], self.tame[sender]
         taken: list[tuple[Cast, Shape, bool]] = []
         for cast in casts:  # all or none of them
             stamp = cast.stamp
-            shape = self._look(sender, cast, shapes.of)
+            try:
+                shape = shapes.of_cast(cast)
+            except ConfigError as error:
+                raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
             ts = stamp[0] if stamp else 0
             if ts <= last or self.promised or shape.wild:
                 self._check(sender, ts, shape, last, tame)
