@@ -11,7 +11,7 @@ from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.records import Cast, Direct
 from isotone.protocol.semantic import leads, total
-from isotone.protocol.semantic.leads import LATEST, LENGTH, Leader
+from isotone.protocol.semantic.leads import LATEST, LENGTH, VAIN, Leader
 from isotone.protocol.semantic.shapes import Shapes
 from tests.protocol.total_bench import Message, Total
 
@@ -365,6 +365,25 @@ def test_a_crowd_that_promises_let_go_is_no_reason_to_forget() -> None:
     for site in run.sites:
         assert not site.orderer.crowded
         assert site.orderer.leader._trial == 77
+    run.check(range(3))
+
+
+def test_promises_that_cover_nothing_any_more_are_given_up() -> None:
+    """They would keep everybody from plain times for thousands of timestamps."""
+    run = Total(3, BY_ITEM)
+    for turn in range(40):
+        for rank in range(3):
+            run.send(rank, item(f"of {rank}"))
+            if turn % 3 == rank:
+                run.send(rank, item(f"once {turn} {rank}"))
+        run.settle()
+    assert all(site.orderer.promised and not site.orderer.plain for site in run.sites)
+    before = max(run.sites[0].orderer.lcv)
+    for index in range(3 * VAIN):  # all send the same now, which nobody spares
+        run.send(index % 3, item("shared"))
+        run.settle()
+    assert max(run.sites[0].orderer.lcv) > before + 1_000
+    assert all(site.orderer.plain for site in run.sites)
     run.check(range(3))
 
 

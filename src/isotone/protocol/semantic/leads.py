@@ -13,6 +13,9 @@ for twice as many after each lead that covered less than `patience` before it wa
 that conflicts with nothing that others usually send. Such a member gives a *truce* instead (see `truces`): it names the shapes of
 others of which `patience` came in a row while none of the own that conflict with them was usual.
 
+A promise that has covered none of the last casts is not renewed, and at last jumped over: as long as it reaches ahead, everybody
+has to look at what each cast is.
+
 Free shapes (see `shapes`) need no promise and belong to none: every member may send them at any time. So where there are any,
 promises do not cover wild ones.
 
@@ -46,6 +49,8 @@ SOON = 8
 """So many casts are learned from at once, when there is nothing else to do …"""
 LATEST = 32
 """… and so many in any case."""
+VAIN = 64
+"""After so many casts in a row that they did not cover the next own cast jumps over all promises: they keep plain times off."""
 
 Heard: TypeAlias = tuple[int, int, Sketch, bool]
 """A cast that is still to be learned from: its site, its timestamp, what it is, and whether the own promises covered it."""
@@ -121,8 +126,8 @@ class Leader:
     """The own promises: what was promised, and what is worth promising."""
 
     __slots__ = (
-        "_appeared", "_counts", "_dull", "_found", "_index", "_latest", "_own", "_rank", "_shapes", "_spared", "_trial", "_wait",
-        "lead", "log", "patience", "room", "stirred", "truce", "truce_used", "truce_wanted", "used", "wanted",
+        "_appeared", "_counts", "_dull", "_found", "_index", "_latest", "_near", "_own", "_rank", "_shapes", "_spared", "_trial",
+        "_vain", "_wait", "lead", "log", "patience", "room", "stirred", "truce", "truce_used", "truce_wanted", "used", "wanted",
     )  # fmt: skip
 
     def __init__(self, shapes: Shapes, patience: int, appeared: Sequence[Numbers], rank: int) -> None:
@@ -149,8 +154,10 @@ class Leader:
         self._spared = 0  # casts covered since the lead was last jumped over
         self._trial = self.patience  # so many must come in vain before the next lead, and none be sent that it would not name
         self._wait = self.patience  # so many of these are left
+        self._vain = 0  # so many came in a row that the own promises reached and did not cover
         self._dull = 0  # so many came since the last that was worth a promise
-        self.room = 1  # with fewer in the log nothing is due, or hardly
+        self._near = 1  # with fewer that are not covered nothing is due, or hardly
+        self.room = 1  # so many in the log are to be learned from
 
     def covers(self, shape: Shape, ts: int, sender: int) -> bool:
         """A cast of another member came, not a free one: whether it can do without this member's acknowledgement."""
@@ -161,7 +168,7 @@ class Leader:
             covered = self.used = True
             self._spared += 1
         else:
-            self.room = 1  # it may be time for a promise
+            self.room = min(self.room, self._near)
         self.log.append((sender, ts, shape, covered))
         return covered
 
@@ -169,6 +176,9 @@ class Leader:
         """The timestamp for an own cast of this shape, not a free one: `ts`, or the first beyond the promises it would break."""
         lead = self.lead
         self.log.append((self._rank, ts, shape, False))
+        if self._vain >= VAIN:  # nobody is served by them any more
+            self._vain = 0
+            return max(ts, lead.end + 1, self.truce.end + 1)
         if ts <= lead.end and shape not in lead.shapes.all:
             self.learn()
             self._jump(shape)
@@ -198,9 +208,10 @@ class Leader:
                 self._appeared[sender].see(shape)
             last = ts
         self.log.clear()
-        self.room = LATEST
-        if self._dull < SOON and last > max(self.lead.end, self.truce.end):
-            self.room = max(1, min(LATEST, self._wait, self.patience - self._counts.most(SOON)))
+        self._near = LATEST
+        if self._dull < SOON:
+            self._near = max(1, min(LATEST, self._wait, self.patience - self._counts.most(SOON)))
+        self.room = self._near if last > max(self.lead.end, self.truce.end) else LATEST
 
     def _came(self, shape: Shape, ts: int, sender: int, covered: bool) -> None:
         """A cast of another member, not a free one."""
@@ -230,6 +241,9 @@ class Leader:
             if worth or name in self._counts.last:
                 count = self._counts.see(name, worth)
         self._dull = 0 if worth else self._dull + 1
+        self._vain = 0 if covered or ts > max(self.lead.end, self.truce.end) else self._vain + 1
+        if self._vain == VAIN // 2:
+            self.used = self.truce_used = False  # they are not renewed
         if worth and not covered:
             if not self._wait:
                 self.wanted = self.stirred = True
