@@ -9,6 +9,7 @@ from isotone.model.records import Cast, Direct
 from isotone.protocol.semantic import total
 from isotone.protocol.semantic.leads import Leader, Numbers
 from isotone.protocol.semantic.nearby import Nearby
+from isotone.protocol.semantic.passing import Passing
 from isotone.protocol.semantic.shapes import Shape, Shapes
 from isotone.protocol.semantic.total import SemanticTotal
 from isotone.protocol.semantic.truces import Name, Truce
@@ -122,6 +123,7 @@ def lead_out_of_its_place(patch: Patch) -> None:
 def clocks_per_class(patch: Patch) -> None:
     """A timestamp exceeds those of conflicting casts only: nothing is known through casts that commute with both."""
     _blind(patch)
+    _never_plain(patch)
     accept = SemanticTotal.accept
     clocks: dict[tuple[int, Shape], int] = {}
 
@@ -139,7 +141,7 @@ def clocks_per_class(patch: Patch) -> None:
             mine = [clock for (owner, other), clock in clocks.items() if owner == id(self) and self.shapes.conflict(other, shape)]
             return max([*mine, last.get(id(self), 0)]) + 1
 
-        self.leader.stamp = stamp  # type: ignore[method-assign]
+        patch.setattr(Leader, "stamp", lambda leader, shape, ts: stamp(shape, ts))
         clock = self.lcv[self.rank]
         send(self, batch)
         last[id(self)] = self.lcv[self.rank]
@@ -152,13 +154,42 @@ def clocks_per_class(patch: Patch) -> None:
 
 def nobody_acknowledges_conflicts(patch: Patch) -> None:
     """A site takes its lead to cover what conflicts with its own repertoire, and keeps silent."""
-    patch.setattr(Leader, "covers", lambda self, shape, ts, sender: ts <= self.lead.end)
+    covers = Leader.covers
+
+    def always(self: Leader, shape: Shape, ts: int, sender: int) -> bool:
+        return covers(self, shape, ts, sender) or ts <= self.lead.end
+
+    patch.setattr(Leader, "covers", always)
+    _eager(patch)
+
+
+def _never_plain(patch: Patch) -> None:
+    """What each cast is counts from the first one on."""
+    init = SemanticTotal.__init__
+
+    def promised(self: SemanticTotal, *args: Any) -> None:
+        init(self, *args)
+        self.simple = self.plain = False
+
+    patch.setattr(SemanticTotal, "__init__", promised)
+
+
+def numbers_out_of_step(patch: Patch) -> None:
+    """Who gives a promise, or gets one, does not first number what came in plain times."""
+    _peaceful(patch)
+    patch.setattr(SemanticTotal, "_unfold", Passing.unfold)
+
+
+def plain_though_promised(patch: Patch) -> None:
+    """What waits when a promise comes goes on waiting for the clocks, although its giver keeps silent."""
+    patch.setattr(SemanticTotal, "_unfold", lambda self: self.leader.learn(appearing=True))
     _eager(patch)
 
 
 def _eager(patch: Patch) -> None:
     """Leads are given at once and again as soon as they end: what is wrong with them is seen sooner."""
     patch.setattr(Leader, "due", lambda self, clock: self.lead.end <= clock)
+    patch.setattr(Leader, "_wanted_by_others", lambda self, named: True)
     patch.setattr(Leader, "stirred", property(lambda self: True, lambda self, value: None), raising=False)  # always asked
 
 
@@ -196,6 +227,8 @@ def rest_unsorted(patch: Patch) -> None:
     """At the end of a view the rest is delivered sender by sender instead of by key."""
 
     def by_sender(self: SemanticTotal, present: frozenset[int], now: int) -> list[Cast]:
+        if self.plain:
+            self.unfold()
         self._find_ready()
         self._line_up()
         entries = [entry for one in self.queues.of.values() for entry in one.entries]
@@ -219,5 +252,7 @@ SEMANTIC_TOTAL_MUTANTS = [
     Mutant("nobody_acknowledges_conflicts", nobody_acknowledges_conflicts, ("liveness",), ORDER, first=17),
     Mutant("truce_ignored_by_its_giver", truce_ignored_by_its_giver, SEMANTIC, ORDER),
     Mutant("truce_with_whole_members", truce_with_whole_members, SEMANTIC, ORDER),
+    Mutant("numbers_out_of_step", numbers_out_of_step, ("liveness",), ORDER),
+    Mutant("plain_though_promised", plain_though_promised, ("liveness",), ORDER),
     Mutant("semantic_rest_unsorted", rest_unsorted, SEMANTIC, ORDER),
 ]

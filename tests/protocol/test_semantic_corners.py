@@ -42,9 +42,11 @@ def delivered(bag: Bag, process: str, level: Level | None = None) -> list[list[s
 
 def test_a_shape_in_use_between_many_others_can_be_promised() -> None:
     shapes = Shapes(BY_ITEM)
-    here, there = Numbers(0), Numbers(1)
-    leader = Leader(shapes, 3, [here, Numbers(1)], 0)
+    here, there = Numbers(), Numbers()
+    others = Numbers()
+    leader = Leader(shapes, 3, [here, others], 0)
     usual, theirs = shapes.of(1, None, Column([("usual",)])), shapes.of(1, None, Column([("theirs",)]))
+    others.see(theirs)
     ts = announced = 0
     for turn in range(1000):
         leader._wait = leader._trial = 0
@@ -53,6 +55,7 @@ def test_a_shape_in_use_between_many_others_can_be_promised() -> None:
         for numbers in (here, there):
             numbers.see(sent)
         leader.covers(theirs, ts + 1, 1)
+        leader.learn()
         lead = leader.announce(ts) if leader.due(ts) else None
         if lead is not None:
             announced += 1

@@ -10,11 +10,12 @@ from isotone.model.columns import Column, column
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.records import Cast, Direct
-from isotone.protocol.semantic import leads, total, waiting
+from isotone.protocol.semantic import leads, passing, total, waiting
 from isotone.protocol.semantic.leads import LENGTH, Numbers
 from isotone.protocol.semantic.shapes import Shapes
-from tests.protocol.total_bench import Message, Total, told
+from tests.protocol.total_bench import Message, Total, learning_at_once, told
 
+__all__ = ["learning_at_once"]
 BY_ITEM = Conflicts.by_item()
 COUNTER = Conflicts.by_operation({"update": ["update", "increment", "decrement"], "increment": [], "decrement": []})
 """The paper's operations on one item (§4.2): no equivalence, since increment and decrement commute."""
@@ -366,7 +367,7 @@ def test_silent_members_lead_without_a_relation_too() -> None:
 
 
 def test_numbers_are_not_given_twice() -> None:
-    shapes, numbers = Shapes(BY_ITEM), Numbers(0)
+    shapes, numbers = Shapes(BY_ITEM), Numbers()
     kept = [shapes.of(1, None, Column([(str(number),)])) for number in range(300)]
     for shape in kept:
         numbers.see(shape)
@@ -643,7 +644,9 @@ def test_any_schedule(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leads, "LENGTH", data.draw(st.sampled_from([2, 4, 16])))
         patch.setattr(total, "_PATIENCE", data.draw(st.integers(0, 1)))
-        patch.setattr(total, "BLOCK", data.draw(st.sampled_from([2, 5, 32])))
+        block = data.draw(st.sampled_from([2, 5, 32]))
+        patch.setattr(total, "BLOCK", block)
+        patch.setattr(passing, "BLOCK", block)
         patch.setattr(total, "CONTESTED", data.draw(st.sampled_from([0, 3, 1 << 40])))
         patch.setattr(waiting, "_ROOM", data.draw(st.sampled_from([1, 32])))
         make = data.draw(st.sampled_from([Total, eager, peaceful]))

@@ -16,8 +16,9 @@ from isotone.protocol.semantic.shapes import Shapes
 from isotone.protocol.semantic.truces import Counts, Truce
 from isotone.sim.judge import judge
 from isotone.sim.swarm import CHECKER, find_checker
-from tests.protocol.total_bench import Message, Total, told
+from tests.protocol.total_bench import Message, Total, learning_at_once, told
 
+__all__ = ["learning_at_once"]
 BY_ITEM = Conflicts.by_item()
 COUNTER = Conflicts.by_operation({"update": ["update", "increment"], "increment": []})
 

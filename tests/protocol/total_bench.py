@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 from typing import Any
+
+import pytest
 
 from isotone.model.columns import described, full
 from isotone.model.conflicts import Conflicts
@@ -14,12 +16,21 @@ from isotone.model.view import Level, Ordering, View
 from isotone.pipeline.oracle import check_history
 from isotone.pipeline.oracle.check import Expectation
 from isotone.protocol.ordering.orderer import Batch, Evidence
+from isotone.protocol.semantic import leads
 from isotone.protocol.semantic.total import SemanticTotal
 from isotone.trace.recorder import TraceRecorder
 from tests.protocol.orderer_bench import Bench
 
 Place = tuple[int, int]
 Message = tuple[str | None, Sequence[str] | None]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def learning_at_once() -> Iterator[None]:
+    """In a module that imports this, sites learn from each cast in the turn in which it comes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leads, "LATEST", 1)
+        yield
 
 
 class Site(Bench):

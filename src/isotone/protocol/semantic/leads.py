@@ -13,10 +13,17 @@ for twice as many after each lead that covered less than `patience` before it wa
 that conflicts with nothing that others usually send. Such a member gives a *truce* instead (see `truces`): it names the shapes of
 others of which `patience` came in a row while none of the own that conflict with them was usual.
 
+A promise that has covered none of the last casts is not renewed, and at last jumped over: as long as it reaches ahead, everybody
+has to look at what each cast is.
+
 Free shapes (see `shapes`) need no promise and belong to none: every member may send them at any time. So where there are any,
 promises do not cover wild ones.
 
 In a record, shapes are named by the numbers of their appearance in their sender's stream, which all members count alike.
+
+What was sent and what came is first written into a log, and learned from later, many casts at once: when there is nothing else to
+do, or when so many have gathered that a promise may be due. Where messages take no longer than computing, that would otherwise be
+the larger part of what a cast waits for. A cast that a promise might have covered, and none did, is learned from in its turn.
 
 Invariants: a lead's end does not decrease; while it lies ahead of the clock, its shapes only become fewer.
 """
@@ -24,11 +31,12 @@ Invariants: a lead's end does not decrease; while it lies ahead of the clock, it
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 import msgspec
 
 from isotone.protocol.semantic.nearby import Nearby
-from isotone.protocol.semantic.shapes import Shape, Shapes
+from isotone.protocol.semantic.shapes import Shape, Shapes, Sketch
 from isotone.protocol.semantic.truces import NAMES_MAX, Counts, Truce
 
 LENGTH = 1 << 12
@@ -37,47 +45,35 @@ _REPERTOIRE_MAX = 16
 _NUMBERED_MAX = 256
 _WAIT_MAX = 1024
 _KNOWN_MAX = 256
-LATER_MAX = 64
-"""So many first appearances are counted later, at once."""
+SOON = 8
+"""So many casts are learned from at once, when there is nothing else to do …"""
+LATEST = 32
+"""… and so many in any case."""
+VAIN = 64
+"""After so many casts in a row that they did not cover the next own cast jumps over all promises: they keep plain times off."""
+
+Heard: TypeAlias = tuple[int, int, Sketch, bool]
+"""A cast that is still to be learned from: its site, its timestamp, what it is, and whether the own promises covered it."""
 
 
 class Numbers:
     """The shapes in one member's stream by the numbers of their appearance; only those that came last are remembered.
 
-    They are more than a repertoire, so that whatever belongs to that has a number. What appears for the first time may be
-    numbered `later`, when a number is asked for: many at once cost less than each of them while a cast waits.
+    They are more than a repertoire, so that whatever belongs to that has a number.
     """
 
-    def __init__(self, site: int) -> None:
-        self._bit = 1 << site
-        self._later: list[Shape] = []
+    __slots__ = ("_number", "_shape", "forgotten", "last", "newest")
+
+    def __init__(self) -> None:
         self.newest = 0
         self.forgotten = 0  # the last that was
         self.last: Shape | None = None  # nothing changes if it comes again
         self._number: dict[Shape, int] = {}  # the one that came last is last
         self._shape: dict[int, Shape] = {}
 
-    def later(self, shape: Shape) -> bool:
-        """A cast of this shape is next in the stream: whether it is the first one, and can be numbered later."""
-        if shape.seen & self._bit or len(self._later) >= LATER_MAX:
-            return False
-        shape.seen |= self._bit
-        self._later.append(shape)
-        self.last = shape
-        return True
-
-    def settle(self) -> None:
-        """Number what is not yet."""
-        late, self._later = self._later, []
-        for shape in late:
-            self.see(shape)
-
     def see(self, shape: Shape) -> int:
         """A cast of this shape is next in the stream: its number if that is a new one, otherwise 0."""
-        if self._later:
-            self.settle()
         self.last = shape
-        shape.seen |= self._bit
         new = 0
         number = self._number.pop(shape, None)
         if number is None:
@@ -92,16 +88,10 @@ class Numbers:
 
     def number(self, shape: Shape) -> int | None:
         """The number of a shape, if it is remembered; one that appeared long ago may be forgotten although it is still sent."""
-        if not shape.seen & self._bit:
-            return None
-        if self._later:
-            self.settle()
         return self._number.get(shape)
 
     def shape(self, number: int) -> Shape | None:
         """The shape of a number, if it is remembered."""
-        if self._later:
-            self.settle()
         return self._shape.get(number)
 
 
@@ -135,33 +125,97 @@ class Lead:
 class Leader:
     """The own promises: what was promised, and what is worth promising."""
 
+    __slots__ = (
+        "_appeared", "_counts", "_dull", "_found", "_index", "_latest", "_near", "_own", "_rank", "_shapes", "_spared", "_trial",
+        "_vain", "_wait", "lead", "log", "patience", "room", "stirred", "truce", "truce_used", "truce_wanted", "used", "wanted",
+    )  # fmt: skip
+
     def __init__(self, shapes: Shapes, patience: int, appeared: Sequence[Numbers], rank: int) -> None:
         self.lead = Lead(shapes)
         self.truce = Truce(shapes)
         self.patience = patience
         self._shapes = shapes
         self._appeared = appeared
-        self._numbers = appeared[rank]
-        self._later: list[Shape] = []  # sent for the first time, and not yet among the own ones
+        self._rank = rank
+        self.log: list[Heard] = []  # what is still to be learned from, in the order in which it was sent and came
+        self.stirred = False  # whether one of these may be due: a lead, a truce
+        self.used = self.truce_used = False  # whether a cast was covered since that was announced
+        self.forget()
+
+    def forget(self) -> None:
+        """Learn anew what the members send; what was promised stays so."""
         self._own: dict[Shape, _Use] = {}  # the last one used is last
         self._latest: Shape | None = None  # that one
-        self._index = Nearby(shapes)  # of the own ones
+        self._index = Nearby(self._shapes)  # of the own ones
         self._found: dict[Shape, list[_Use]] = {}  # own uses in conflict with a shape
         self._counts = Counts()
-        self.stirred = False  # whether one of these may be due: a lead, a truce
         self.wanted = False  # a lead would have covered a cast, or was jumped over and is worth it
-        self._spared = 0  # casts covered since the lead was last jumped over
-        self.used = False  # whether there were any since it was announced
-        self._trial = patience  # so many casts must come in vain before the next lead, and none be sent that it would not name
-        self._wait = patience  # so many of these are left
         self.truce_wanted = False
-        self.truce_used = False
+        self._spared = 0  # casts covered since the lead was last jumped over
+        self._trial = self.patience  # so many must come in vain before the next lead, and none be sent that it would not name
+        self._wait = self.patience  # so many of these are left
+        self._vain = 0  # so many came in a row that the own promises reached and did not cover
+        self._dull = 0  # so many came since the last that was worth a promise
+        self._near = 1  # with fewer that are not covered nothing is due, or hardly
+        self.room = 1  # so many in the log are to be learned from
 
     def covers(self, shape: Shape, ts: int, sender: int) -> bool:
         """A cast of another member came, not a free one: whether it can do without this member's acknowledgement."""
+        covered = False
+        if ts <= self.truce.end and (sender, self._appeared[sender].number(shape)) in self.truce.names:
+            covered = self.truce_used = True
+        elif ts <= self.lead.end and self.lead.covers(shape):
+            covered = self.used = True
+            self._spared += 1
+        else:
+            self.room = min(self.room, self._near)
+        self.log.append((sender, ts, shape, covered))
+        return covered
+
+    def stamp(self, shape: Shape, ts: int) -> int:
+        """The timestamp for an own cast of this shape, not a free one: `ts`, or the first beyond the promises it would break."""
+        lead = self.lead
+        self.log.append((self._rank, ts, shape, False))
+        if self._vain >= VAIN:  # nobody is served by them any more
+            self._vain = 0
+            return max(ts, lead.end + 1, self.truce.end + 1)
+        if ts <= lead.end and shape not in lead.shapes.all:
+            self.learn()
+            self._jump(shape)
+            self.room = 1
+            ts = lead.end + 1
+        if ts <= self.truce.end and not self.truce.permits(shape):
+            self.room = 1
+            ts = self.truce.end + 1
+        return ts
+
+    def learn(self, appearing: bool = False) -> None:
+        """Learn from what was sent and what came: what the members send, and whether a promise is worth while.
+
+        Nobody waits for that, and many at once cost less than each of them while a cast waits. `appearing`: these casts have not
+        got their numbers either.
+        """
+        if not self.log:
+            return
+        known, rank, last = self._shapes.known, self._rank, 0
+        for sender, ts, what, covered in self.log:
+            shape = what if isinstance(what, Shape) else known.get(what) or self._shapes.of_item(what)
+            if sender == rank:
+                self._sent(shape, ts)
+            else:
+                self._came(shape, ts, sender, covered)
+            if appearing and shape is not self._shapes.whole and shape is not self._appeared[sender].last:
+                self._appeared[sender].see(shape)
+            last = ts
+        self.log.clear()
+        self._near = LATEST
+        if self._dull < SOON:
+            self._near = max(1, min(LATEST, self._wait, self.patience - self._counts.most(SOON)))
+        self.room = self._near if last > max(self.lead.end, self.truce.end) else LATEST
+
+    def _came(self, shape: Shape, ts: int, sender: int, covered: bool) -> None:
+        """A cast of another member, not a free one."""
         items = shape.items
-        if self._later and (shape.sent or items is None or len(items) > 1):
-            self._settle()
         against: Sequence[_Use] | None = self._found.get(shape)
         if against is None:
             index = self._index
@@ -186,48 +240,26 @@ class Leader:
             name = sender, number
             if worth or name in self._counts.last:
                 count = self._counts.see(name, worth)
-            if ts <= self.truce.end and name in self.truce.names:
-                self.truce_used = True
-                return True
-        if ts <= self.lead.end and self.lead.covers(shape):
-            self._spared += 1
-            self.used = True
-            return True
-        if worth:
+        self._dull = 0 if worth else self._dull + 1
+        self._vain = 0 if covered or ts > max(self.lead.end, self.truce.end) else self._vain + 1
+        if self._vain == VAIN // 2:
+            self.used = self.truce_used = False  # they are not renewed
+        if worth and not covered:
             if not self._wait:
                 self.wanted = self.stirred = True
             else:
                 self._wait -= 1
-                if count >= patience:
+                if self._wait and count >= patience:  # otherwise a lead is next, which is more
                     self.truce_wanted = self.stirred = True
-        return False
 
-    def stamp(self, shape: Shape, ts: int) -> int:
-        """The timestamp for an own cast of this shape, not a free one: `ts`, or the first beyond the promises it would break."""
-        lead, patience = self.lead, self.patience
-        if shape.sent and self._later:
-            self._settle()
-        use = self._own.get(shape) if shape.sent else None
-        if ts > lead.end and (use is None or ((use.passed >= patience or use.usual >= 12 * patience) and use.rare(patience))):
+    def _sent(self, shape: Shape, ts: int) -> None:
+        """An own cast, not a free one."""
+        use, patience = self._own.get(shape), self.patience
+        if ts > self.lead.end and (
+            use is None or ((use.passed >= patience or use.usual >= 12 * patience) and use.rare(patience))
+        ):
             self._wait = self._trial  # a lead would be jumped over
-        if shape.sent or len(self._later) >= LATER_MAX or not self._shapes.by_items or len(shape.items or ()) != 1:
-            self._settle()
-            self._use(shape, use)
-        else:
-            self._later.append(shape)
-        shape.sent = True
-        if ts <= lead.end and shape not in lead.shapes.all:
-            self._jump(shape)
-            ts = lead.end + 1
-        if ts <= self.truce.end and not self.truce.permits(shape):
-            ts = self.truce.end + 1
-        return ts
-
-    def _settle(self) -> None:
-        """Count the first use of shapes that are not yet among the own ones."""
-        late, self._later = self._later, []
-        for shape in late:
-            self._use(shape, None)
+        self._use(shape, use)
 
     def _use(self, shape: Shape, use: _Use | None) -> None:
         """A shape is sent."""
@@ -273,8 +305,7 @@ class Leader:
 
     def announce(self, clock: int) -> list[int] | None:
         """Promise, unless anything may be sent: returns the end of the lead, and the numbers of the repertoire."""
-        lead, numbers = self.lead, self._numbers
-        self._settle()
+        lead, numbers = self.lead, self._appeared[self._rank]
         self.wanted = self.used = False
         repertoire = [shape for shape, use in self._own.items() if not use.rare(self.patience)]
         if self._shapes.whole in repertoire:
@@ -286,8 +317,15 @@ class Leader:
             if (number := numbers.number(shape)) is not None and (not bound or shape in lead.shapes.all)
         }
         named = dict(list(named.items())[-_REPERTOIRE_MAX:])
+        if named and not self._wanted_by_others(Nearby(self._shapes, named)):
+            return None
         lead.give(max(lead.end, clock + LENGTH), named)
         return [lead.end, *named.values()]
+
+    def _wanted_by_others(self, named: Nearby) -> bool:
+        """Whether a lead with these shapes would cover anything that came lately and was worth a promise."""
+        found = (self._appeared[site].shape(number) for site, number in self._counts.last)
+        return any(shape is not None and named.clear_of(shape) for shape in found)
 
     def truce_due(self, clock: int) -> bool:
         """Whether a truce is worth while now."""
@@ -296,9 +334,6 @@ class Leader:
     def announce_truce(self, clock: int) -> list[int] | None:
         """Promise to spare what others usually send, if there is anything: returns the end of the truce, and the names."""
         truce = self.truce
-        self._settle()
-        for numbers in self._appeared:  # from here on what is named must not be forgotten unnoticed
-            numbers.settle()
         self.truce_wanted = self.truce_used = False
         names = dict(truce.names) if truce.end > clock else {}
         for name in self._counts.usual(self.patience):

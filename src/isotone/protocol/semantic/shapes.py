@@ -52,8 +52,10 @@ class Shape(msgspec.Struct, eq=False, weakref=True):
     free: bool
     wild: bool
     known: dict[int, bool] = {}  # with which others it conflicts, by their serial
-    seen: int = 0  # a bit for each member in whose stream it has appeared
-    sent: bool = False  # by this member
+
+
+Sketch: TypeAlias = Shape | tuple[str, ...]
+"""A shape, or the one item that tells it where the relation goes by items."""
 
 
 class Shapes:
@@ -90,10 +92,15 @@ class Shapes:
         """The shape of `count` messages. `ConfigError` if one is none of this relation."""
         if self.relation is None:
             return self.whole
-        if self.by_items and items is not None and len(items.values) == 1:  # most are like this
-            touched = items.values[0]
-            if touched is not None and len(touched) == 1 and touched[0]:
-                return self.known.get(touched) or self.of_item(touched)
+        if self.by_items:  # most are like this, or like the next
+            if items is not None and len(items.values) == 1:
+                touched = items.values[0]
+                if touched is not None and len(touched) == 1 and touched[0]:
+                    return self.known.get(touched) or self.of_item(touched)
+        elif types is not None and len(types.values) == 1 and not self._itemised:
+            shape = self.known.get(types.values[0])
+            if shape is not None:
+                return shape
         types, items = types if self._typed else None, items if self._itemised else None
         if items is not None and len(items.values) > 1:
             if count > LOOKED_AT_MAX:
@@ -108,6 +115,14 @@ class Shapes:
         if not self._typed or not self._itemised:
             self._keep(touched if self._itemised else type_, shape)
         return shape
+
+    def glance(self, count: int, types: Types | None, items: Items | None) -> Sketch:
+        """What tells the shape of `count` messages later, if it is needed at all. `ConfigError` as `of`."""
+        if self.by_items and items is not None and len(items.values) == 1:
+            touched = items.values[0]
+            if touched is not None and len(touched) == 1 and touched[0]:
+                return touched
+        return self.of(count, types, items)
 
     def of_item(self, touched: tuple[str, ...]) -> Shape:
         """The shape of messages that all touch one named item, and that is not among the `known`; where that says it all."""

@@ -12,6 +12,10 @@ acknowledgements by Protocol 2. Only what holds a cast m back is less. It is del
 Free casts conflict with nothing but wild ones (see `shapes`). Timestamps are parted into blocks; a site is tame until it sends
 its first wild cast, for which it goes to the next block. So all members promise from the start what free casts need.
 
+In *plain* times, while no promise lies ahead of what its giver has said, (a), (b) and (c) are Definition 8, and nobody looks at
+what a cast is but to see that it is one of this group (see `passing`). They end before anybody gives a promise or follows one:
+then all that came is numbered first, so that members mean the same shapes. They begin again when nothing waits.
+
 A site acknowledges a cast unless (c) holds without that everywhere. After one that it had to acknowledge it acknowledges the next
 ones too, a moment later: nobody waits for that, and the next one that conflicts finds the clocks nearly where they would be in
 `single_phase`. With the same clocks it is delivered no later, since Definition 8 implies (a), (b) and (c). Only what jumps over a
@@ -32,19 +36,18 @@ holds a cast that was delivered as safe must be able to deliver it. Positions ne
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
+from heapq import heappop, heappush
 
 from isotone.model.errors import ConfigError, RemoteProtocolError
 from isotone.model.records import Cast, Direct
 from isotone.model.view import View
-from isotone.protocol.ordering.clocks import ACK, CATCH_UP_NS, Clocked
-from isotone.protocol.ordering.dependencies import Dependencies
-from isotone.protocol.ordering.orderer import Batch, Evidence, Outbox
-from isotone.protocol.semantic.leads import Lead, Leader, Numbers
-from isotone.protocol.semantic.shapes import LOOKED_AT_MAX, Shape, Shapes
-from isotone.protocol.semantic.truces import NAMES_MAX, Truce
-from isotone.protocol.semantic.waiting import Entry, Queue, Queues
+from isotone.protocol.ordering.clocks import ACK, CATCH_UP_NS
+from isotone.protocol.ordering.orderer import Batch, Outbox
+from isotone.protocol.semantic.leads import SOON, Leader, Numbers
+from isotone.protocol.semantic.passing import BLOCK, Passing
+from isotone.protocol.semantic.shapes import LOOKED_AT_MAX, Shape, Sketch
+from isotone.protocol.semantic.truces import NAMES_MAX
 
 _MESSAGES = 0
 _LEAD = 2
@@ -54,11 +57,9 @@ CONTESTED = 512
 POLITE_NS = 50_000
 """So late, since nobody waits for it: the cast is handed over first."""
 _PATIENCE = 3
-BLOCK = 32
-"""A block has so many bits of timestamps."""
 
 
-class SemanticTotal(Clocked):
+class SemanticTotal(Passing):
     """A cast's stamp is [timestamp, *casts received]; an acknowledgement's [clock].
 
     A lead's is [clock, end, *numbers of shapes], a truce's [clock, end, *(site, number of a shape in its stream)].
@@ -68,40 +69,20 @@ class SemanticTotal(Clocked):
     semantic = True
     looks = True
     packets = {ACK: "ack", _LEAD: "lead", _TRUCE: "truce"}  # noqa: RUF012
-    __slots__ = (  # they lie close together: a turn in a quiet group finds them cold
-        "appeared", "calm", "contested", "crowd", "gated", "horizon", "known", "late", "lead_keys", "leader", "leads", "lone",
-        "news", "own", "past", "polite", "promised", "queues", "ready", "received", "shapes", "tame", "truce_keys", "truces",
-        "undelivered", "unready",
-    )  # fmt: skip
+    __slots__ = ("appeared", "calm", "contested", "crowd", "crowded", "known", "leader", "log", "polite")
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         super().__init__(outbox, view, rank, seed)
-        self.shapes = Shapes(view.ordering.conflicts)
         self.contested = 0  # so many casts to come are acknowledged though the own promises cover them
         self.polite = 0  # what these ask for, as `must`
-        self.received = Dependencies(rank, self.count)
-        self.ready = [0] * self.count  # (a) holds for so many casts of each site
-        self.unready: list[deque[Cast]] = [deque() for _ in range(self.count)]
-        self.late = 0  # so many are in these queues
-        self.undelivered = 0
-        self.own = 0  # so many of these are own ones
-        self.lone: Entry | None = None  # the only one; if there are more, all are in the queues
-        self.queues = Queues(self.shapes)
-        self.horizon = 0  # every site's clock is past the keys below this, and up to it everything is delivered that can be …
-        self.news = True  # … unless something came since
-        self.crowd = 0  # the mean of that over the last turns, times 32
-        self.tame = [self.shapes.frees] * self.count
-        self.appeared = [Numbers(site) for site in range(self.count)]
+        self.crowd = 0  # the mean of what waits over the last turns, times 32
+        self.crowded = False  # whether it was large, and has not become small since
+        self.appeared = [Numbers() for _ in range(self.count)]
         self.leader = Leader(self.shapes, _PATIENCE * self.count, self.appeared, rank)
-        self.leads = [self.leader.lead if site == rank else Lead(self.shapes) for site in range(self.count)]
-        self.lead_keys = [0] * self.count
-        self.truces = [self.leader.truce if site == rank else Truce(self.shapes) for site in range(self.count)]
-        self.truce_keys = [0] * self.count
-        self.promised = False  # whether there may be keys of leads or truces ahead of clocks
-        self.gated = view.need > 1
+        self.log = self.leader.log
+        self.leads[rank], self.truces[rank] = self.leader.lead, self.leader.truce
         self.calm = 1 << BLOCK if self.shapes.frees and not self.gated else 0  # (b) and (c) hold for free casts before this
         self.known = [[0] * self.count for _ in range(self.count)]  # what each site had received before its last cast
-        self.past: dict[tuple[int, int], Evidence] = {}  # and before each that is undelivered; for levels above agreed
 
     # Sending
 
@@ -114,13 +95,36 @@ class SemanticTotal(Clocked):
             self._send(part)
 
     def _send(self, batch: Batch) -> None:
+        if not self.plain:
+            self._send_among_promises(batch)
+            return
         rank, shapes = self.rank, self.shapes
-        column = batch.items if shapes.by_items else batch.types
-        shape = None
-        if column is not None and len(column.values) == 1 and batch.number != 0:
-            shape = shapes.known.get(column.values[0])
-        if shape is None:
-            shape = shapes.of(len(batch.payloads), batch.types, batch.items) if batch.number != 0 else shapes.whole
+        what = shapes.glance(len(batch.payloads), batch.types, batch.items) if batch.number != 0 else shapes.whole
+        ts = self.lcv[rank] + 1
+        free = False
+        if shapes.frees and type(what) is Shape:
+            free = what.free
+            if what.wild or (free and ts >= self.calm):
+                self._unfold()
+                self._send_among_promises(batch)
+                return
+        self.lcv[rank] = self.mrmt = ts
+        self.next_keys[rank] = (ts + 1) * self.count + rank
+        cast = self.outbox.multicast(_MESSAGES, [ts, *self.received.difference()], batch)
+        self.received.delivered[rank] = cast.seq
+        if free:
+            self.outbox.deliver(rank, cast, (0, ts, rank))
+            return
+        self.log.append((rank, ts, what, False))
+        heappush(self.heap, (ts * self.count + rank, rank, cast))
+        self.undelivered += 1
+        self.own += 1
+        self.news = True
+
+    def _send_among_promises(self, batch: Batch) -> None:
+        """`_send`, not in plain times."""
+        rank, shapes = self.rank, self.shapes
+        shape = shapes.of_batch(batch)
         clock = self.lcv[rank]
         ts = clock + 1
         if not shape.free:
@@ -143,25 +147,35 @@ class SemanticTotal(Clocked):
 
         Few calls: in a quiet group every function that a turn finds cold costs as much as its work.
         """
-        if self.news and self.undelivered:
-            lone = self.lone
-            if lone is None or self.promised or self.late or lone[3].free:
-                self._advance()
-            else:
+        leader, clock, mean, waits = self.leader, self.lcv[self.rank], self.crowd >> 5, self.undelivered
+        if waits and self.news:
+            if self.plain:
                 self.news = False
                 self.horizon = past = min(self.next_keys)
-                if lone[0] < past:
-                    self.lone = None
-                    self._deliver(lone[1], lone[2])
-        leader, clock, mean = self.leader, self.lcv[self.rank], self.crowd >> 5
-        if self.undelivered or mean:
+                heap = self.heap
+                while heap and heap[0][0] < past:
+                    _, sender, cast = heappop(heap)
+                    self._deliver(sender, cast)
+            else:
+                self.advance()
+        if len(self.log) >= (leader.room if waits else min(leader.room, SOON)):
+            leader.learn(self.plain)
+        if waits or mean:
             self.crowd += self.undelivered - mean
             if mean > 1:
                 leader.patience = max(_PATIENCE * self.count, mean >> 1)  # a jump holds up what is under way
+                self.crowded = self.crowded or mean >= self.count
+            elif self.crowded:
+                self.crowded = False
+                if self.plain:  # it has dispersed by itself: what was learned from it says little about quiet times
+                    leader.learn(appearing=True)
+                    leader.forget()
         if leader.stirred:
             self._consider(clock)
         if self.mrmt < self.must:
             self._say("acks")
+        if not (self.plain or self.promised or self.undelivered) and self.simple:
+            self._fold()
         if self.mrmt >= clock:
             self.catch_up_at = None
         elif self.mrmt < self.polite:
@@ -170,9 +184,21 @@ class SemanticTotal(Clocked):
         elif self.contested and self.catch_up_at is None:
             self.catch_up_at = now + CATCH_UP_NS
 
+    def _fold(self) -> None:
+        """Nothing waits, and others have promised nothing: plain times begin, if the own promises are over too."""
+        if self.mrmt >= self.leader.lead.end and self.mrmt >= self.leader.truce.end:
+            self.leader.learn()
+            self.plain = True
+
+    def _unfold(self) -> None:
+        """Plain times end: whoever speaks of a number finds the same ones as all others."""
+        self.leader.learn(appearing=True)
+        self.unfold()
+
     def _consider(self, clock: int) -> None:
         """Promise something if that is worth while."""
         leader = self.leader
+        leader.learn(self.plain)
         if leader.due(clock) and (lead := leader.announce(clock)) is not None:
             self._promise(_LEAD, lead, "leads")
         elif leader.truce_due(clock) and (truce := leader.announce_truce(clock)) is not None:
@@ -180,6 +206,8 @@ class SemanticTotal(Clocked):
         leader.stirred = False
 
     def _promise(self, kind: int, what: list[int], note: str) -> None:
+        if self.plain:
+            self._unfold()
         self.mrmt = self.lcv[self.rank]
         self.contested = 0  # what came before this could not be covered
         self.outbox.direct(kind, [self.mrmt, *what])
@@ -188,18 +216,72 @@ class SemanticTotal(Clocked):
     # Receiving
 
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
+        if not self.plain:
+            self._accept_among_promises(sender, casts)
+            return
+        rank, count, lcv, shapes = self.rank, self.count, self.lcv, self.shapes
+        last = lcv[sender]
+        taken: list[Sketch] = []
+        for cast in casts:  # all or none of them
+            stamp = cast.stamp
+            ts = stamp[0] if stamp else 0
+            if ts <= last:
+                raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {ts} after {last}")
+            last = ts
+            if len(stamp) > 1:
+                self.received.check(stamp, 1)
+            try:
+                what = shapes.glance(len(cast.payloads), cast.types, cast.items) if cast.number else shapes.whole
+            except ConfigError as error:
+                raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
+            if shapes.frees and not self._calm(stamp, what):
+                self._unfold()
+                self._accept_among_promises(sender, casts)
+                return
+            taken.append(what)
+        self.news = True
+        for cast, what in zip(casts, taken, strict=True):
+            ts = cast.stamp[0]
+            lcv[sender] = ts
+            self.next_keys[sender] = (ts + 1) * count + sender
+            if ts > lcv[rank]:  # UR2
+                lcv[rank] = ts
+                self.next_keys[rank] = (ts + 1) * count + rank
+            self.received.delivered[sender] = cast.seq
+            needed = ts - 1 if sender < rank else ts  # Definition 10
+            if shapes.frees and type(what) is Shape and what.free:
+                if self.contested:
+                    self.contested -= 1
+                    self.polite = max(self.polite, needed)
+                self.outbox.deliver(sender, cast, (0, ts, sender))
+                continue
+            if needed > self.must:
+                self.must = needed
+            self.contested = CONTESTED
+            self.log.append((sender, ts, what, False))
+            heappush(self.heap, (ts * count + sender, sender, cast))
+            self.undelivered += 1
+
+    def _calm(self, stamp: list[int], what: Sketch) -> bool:
+        """Whether plain times go on with this cast, where there are free ones.
+
+        Then these are delivered where they come, so nothing must be missing that they or earlier casts of their sender know of.
+        """
+        if isinstance(what, Shape) and (what.wild or (what.free and stamp[0] >= self.calm)):
+            return False
+        return self.received.satisfied(stamp, 1)
+
+    def _accept_among_promises(self, sender: int, casts: Sequence[Cast]) -> None:
+        """`accept`, not in plain times."""
         rank, lcv, shapes = self.rank, self.lcv, self.shapes
         last, tame = lcv[sender], self.tame[sender]
         taken: list[tuple[Cast, Shape, bool]] = []
         for cast in casts:  # all or none of them
             stamp = cast.stamp
-            column = cast.items if shapes.by_items else cast.types
-            shape = shapes.known.get(column.values[0]) if column is not None and len(column.values) == 1 and cast.number else None
-            if shape is None:
-                try:
-                    shape = shapes.of(len(cast.payloads), cast.types, cast.items) if cast.number else shapes.whole
-                except ConfigError as error:
-                    raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
+            try:
+                shape = shapes.of_cast(cast)
+            except ConfigError as error:
+                raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
             ts = stamp[0] if stamp else 0
             if ts <= last or self.promised or shape.wild:
                 self._check(sender, ts, shape, last, tame)
@@ -256,16 +338,25 @@ class SemanticTotal(Clocked):
         stamp = record.stamp
         if not stamp or stamp[0] < self.lcv[sender]:
             raise RemoteProtocolError(f"malformed acknowledgement from rank {sender}")
-        if record.kind == _LEAD:
-            self._follow(sender, stamp)
-        elif record.kind == _TRUCE:
-            self._agree(sender, stamp)
-        elif record.kind != ACK or len(stamp) != 1:
+        if record.kind != ACK:
+            self._hear(sender, record)
+        elif len(stamp) != 1:
             raise RemoteProtocolError(f"malformed acknowledgement from rank {sender}")
         self.lcv[sender] = stamp[0]
         if self.promised or self.next_keys[sender] == self.horizon:  # or others hold up what waits
             self.news = True
         self.next_keys[sender] = (stamp[0] + 1) * self.count + sender
+
+    def _hear(self, sender: int, record: Direct) -> None:
+        """Another site promises something."""
+        if self.plain:
+            self._unfold()
+        if record.kind == _LEAD:
+            self._follow(sender, record.stamp)
+        elif record.kind == _TRUCE:
+            self._agree(sender, record.stamp)
+        else:
+            raise RemoteProtocolError(f"malformed acknowledgement from rank {sender}")
 
     def _follow(self, sender: int, stamp: list[int]) -> None:
         """Another site leads."""
@@ -296,27 +387,18 @@ class SemanticTotal(Clocked):
         if shape.wild:
             self.tame[sender] = False
             self.calm = 0
-        numbers = self.appeared[sender]
-        if shape is not numbers.last and not shape.free and shape is not self.shapes.whole:
-            now = self.promised or self.leader.truce.names  # a truce may have named it
-            if now or not numbers.later(shape):
-                self._appear(sender, shape)
+            self.simple = self.simple and not self.shapes.frees
+        if shape is not self.appeared[sender].last and not shape.free and shape is not self.shapes.whole:
+            self._appear(sender, shape)
         if self.gated:
             known = self.known[sender]
             for i in range(1, len(cast.stamp), 2):
                 known[cast.stamp[i]] = cast.stamp[i + 1]
             self.past[sender, cast.seq] = tuple(value for pair in enumerate(known) if pair[1] for value in pair)
         self.news = True
-        entry = cast.stamp[0] * self.count + sender, sender, cast, shape
-        self.undelivered += 1
         if sender == self.rank:
             self.own += 1
-        if self.undelivered == 1:
-            self.lone = entry
-            return
-        if self.lone is not None:
-            self._line_up()
-        self.queues.put(entry)
+        self.wait((cast.stamp[0] * self.count + sender, sender, cast, shape))
 
     def _appear(self, sender: int, shape: Shape) -> None:
         """A shape comes in the stream of a site, and gets its number."""
@@ -328,117 +410,3 @@ class SemanticTotal(Clocked):
                     truce.appears((sender, number), shape)
             if (sender, numbers.forgotten) in spared:
                 self.must = max(self.must, self.lcv[self.rank])  # who gets the truce only now does not find it
-
-    def _line_up(self) -> None:
-        """The cast that was alone is so no more."""
-        if self.lone is not None:
-            self.queues.put(self.lone)
-            self.lone = None
-
-    # Delivering
-
-    def _advance(self) -> None:
-        self.horizon = past = min(self.next_keys)
-        best = past
-        if self.promised:
-            keys = list(map(max, self.next_keys, self.lead_keys, self.truce_keys))  # promises end there
-            best, self.promised = min(keys), keys != self.next_keys
-        self.news = False
-        if self.late:
-            self._find_ready()
-        if self.lone is None:
-            self._advance_all(past, best)
-            return
-        key, sender, cast, shape = self.lone
-        if shape.free:
-            self.news = True  # the horizon is not all that counts
-        if shape.free:
-            past = self._limit(shape)
-        elif past <= key < best and self._passed(shape, key):
-            past = best
-        if key < past and cast.seq <= self.ready[sender]:
-            self.lone = None
-            self._deliver(sender, cast)
-
-    def _advance_all(self, past: int, best: int) -> None:
-        work = list(self.queues.of.values())
-        while work:
-            one = work.pop()
-            shape, entries = one.shape, one.entries
-            if not entries:
-                continue
-            if shape.free:
-                self.news = True  # the horizon is not all that counts
-            elif entries[0][0] >= best:
-                continue
-            limit = self._limit(shape) if best > past or shape.free else past
-            for rival in one.rivals.values():
-                if rival.entries and rival.entries[0][0] < limit:
-                    limit = rival.entries[0][0]
-            if entries[0][0] < limit and self._release(one, limit):
-                work += one.rivals.values()
-
-    def _find_ready(self) -> None:
-        """Rule (a). A site's casts become ready in the order it sent them, since what it has received does not become less."""
-        for sender, queue in enumerate(self.unready):
-            while queue and self.received.satisfied(queue[0].stamp, 1):
-                self.ready[sender] = queue.popleft().seq
-                self.late -= 1
-
-    def _passed(self, shape: Shape, key: int) -> bool:
-        """Rule (c) for one cast that is not free."""
-        for site, clock in enumerate(self.next_keys):
-            if clock > key:
-                continue
-            if self.lead_keys[site] > key and self.leads[site].covers(shape):
-                continue
-            if self.truce_keys[site] <= key or shape not in self.truces[site].shapes.all:
-                return False
-        return True
-
-    def _limit(self, shape: Shape) -> int:
-        """Rule (c) for all casts of a shape: the smallest key that may still come and conflict with them."""
-        limit = 1 << 200
-        for site, key in enumerate(self.next_keys):
-            if shape.free and self.tame[site]:
-                key = ((self.lcv[site] >> BLOCK) + 1 << BLOCK) * self.count + site
-            if self.lead_keys[site] > key and self.leads[site].covers(shape):
-                key = self.lead_keys[site]
-            if self.truce_keys[site] > key and shape in self.truces[site].shapes.all:
-                key = self.truce_keys[site]
-            limit = min(limit, key)
-        return limit
-
-    def _release(self, one: Queue, limit: int) -> bool:
-        """Deliver the ready casts of a shape below a key; in their order if they conflict with each other."""
-        kept: list[Entry] = []
-        done = 0
-        for entry in one.entries:
-            key, sender, cast, _ = entry
-            if key >= limit:
-                break
-            if cast.seq <= self.ready[sender]:
-                self._deliver(sender, cast)
-            elif self.shapes.conflict(one.shape, one.shape):
-                break
-            else:
-                kept.append(entry)
-            done += 1
-        one.entries[:done] = kept
-        return done > len(kept)
-
-    def _deliver(self, sender: int, cast: Cast) -> None:
-        self.undelivered -= 1
-        if sender == self.rank:
-            self.own -= 1
-        evidence = self.past.pop((sender, cast.seq)) if self.gated else None
-        self.outbox.deliver(sender, cast, (0, cast.stamp[0], sender), evidence)
-
-    def conclude(self, present: frozenset[int], now: int) -> list[Cast]:
-        self._find_ready()
-        self._line_up()
-        for _, sender, cast, _ in sorted(entry for one in self.queues.of.values() for entry in one.entries):
-            if cast.seq <= self.ready[sender]:
-                self._deliver(sender, cast)
-        self.queues.of.clear()
-        return []

@@ -15,6 +15,7 @@ Invariants: a truce's end does not decrease; while it lies ahead of the clock, i
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final, TypeAlias
 
 from isotone.protocol.semantic.nearby import Nearby
@@ -81,6 +82,10 @@ class Counts:
         if len(counts) > _COUNTED_MAX:
             del counts[next(iter(counts))]
         return count
+
+    def most(self, last: int) -> int:
+        """The largest of these numbers, of so many shapes that came last."""
+        return max(islice(reversed(self.last.values()), last), default=0)
 
     def usual(self, least: int) -> list[Name]:
         """Those of which so many came, the last one first."""

@@ -38,7 +38,7 @@ class Host(Outbox, Protocol):
 
 
 class Change:
-    """A switch under way, as one member sees it. `quick`: one round of words is enough, though messages are in both (`ending`)."""
+    """A switch under way, as one member sees it. `quick`: one round of words will do, though messages are in both (`ending`)."""
 
     def __init__(self, instance: int, asker: int, switch: Switch, flagged: bool, quick: bool) -> None:
         self.instance = instance
