@@ -8,7 +8,7 @@ from isotone.model.conflicts import Conflicts
 from isotone.model.events import DeliveryBatch
 from isotone.model.records import Cast, Packet
 from isotone.model.settings import MS, SECOND
-from isotone.model.switch import Switch
+from isotone.model.switch import Strategy, Switch
 from isotone.model.view import Level, Ordering
 from isotone.protocol.ordering import registry
 from isotone.protocol.switching.channel import KINDS
@@ -60,17 +60,51 @@ def one_does_not_hear_the_last_word(before: str, after: str, level: Level = "agr
     return bag
 
 
+def _around_d(source: str, target: str, packet: Packet, silent: tuple[str, ...] = (A, B)) -> Packet | Fate:
+    """d gets nothing of a and b but through c."""
+    return msgspec.structs.replace(packet, records=[], first=0) if source in silent and target == D else packet
+
+
 def fetched_before_the_switch_began() -> Bag:
     """d gets nothing of a and b but through c, and of a's stream the flag and messages of the next orderer at once."""
     bag = group("token", 4)
     ask(bag, A, "single_phase", "dual_ids")
-
-    def around(source: str, target: str, packet: Packet, by: tuple[str, ...] = (A, B)) -> Packet | Fate:
-        return msgspec.structs.replace(packet, records=[], first=0) if source in by and target == D else packet
-
     bag.submit(A, 2)
-    bag.run(10 * MS, lambda *sent: around(*sent, (A, B, C)), until=lambda: bag.live[C].epoch.regime[1] == 1)
-    bag.run(250 * MS, around, until=lambda: bag.live[D].counters.get("casts_fetched", 0) >= 7)
+    bag.run(10 * MS, lambda *sent: _around_d(*sent, (A, B, C)), until=lambda: bag.live[C].epoch.regime[1] == 1)
+    bag.run(250 * MS, _around_d, until=lambda: bag.live[D].counters.get("casts_fetched", 0) >= 7)
+    assert bag.settle()
+    return bag
+
+
+def fetched_for_a_lane_that_has_not_begun(strategy: Strategy) -> Bag:
+    """d hears a and b through c alone. Two switches from token to token follow each other, and d, which has not passed the first
+    when the second begins, fetches casts for the last lane before and after that begins there."""
+    bag = group("token", 4)
+    ask(bag, A, "token", strategy, fresh=True)
+    asked = False
+    for _ in range(120):
+        bag.run(5 * MS, _around_d)
+        if not asked and bag.live[A].epoch.switching.current == 1:
+            ask(bag, A, "token", strategy, fresh=True)
+            asked = True
+        bag.submit(A, 1)
+        if bag.live[D].epoch.begin_switching().current == 2:
+            break
+    assert bag.settle()
+    return bag
+
+
+def early_casts_of_a_crashed_member_while_a_switch_by_stop_is_asked_for(order: str) -> Bag:
+    """c sends x1, y1 and x2; d alone gets x1, and x2 from behind the gap. c crashes, and a's flag for a stop reaches b alone."""
+    bag = settled(order, 4)
+    for text in ("x1", "y1", "x2"):
+        send(bag, C, text)
+    bag.packets = [entry for entry in bag.packets if entry[1] == D and carried(entry[2])[:1] != ["y1"]]
+    bag.hand_out()
+    bag.crash(C)
+    stop_at(bag, A, "sequencer")
+    bag.packets = [entry for entry in bag.packets if entry[1] == B]
+    bag.hand_out()
     assert bag.settle()
     return bag
 

@@ -11,8 +11,15 @@ from isotone.model.view import Level, Ordering
 from isotone.protocol.switching.channel import BITS
 from tests.protocol.bag import Fate
 from tests.protocol.switch_bag import A, B, C, D, E, ask, group, order_of, step
-from tests.protocol.switch_schedules import fetched_before_the_switch_began, one_does_not_hear_the_last_word, safe
+from tests.protocol.switch_schedules import (
+    early_casts_of_a_crashed_member_while_a_switch_by_stop_is_asked_for,
+    fetched_before_the_switch_began,
+    fetched_for_a_lane_that_has_not_begun,
+    one_does_not_hear_the_last_word,
+    safe,
+)
 from tests.protocol.switch_storm import storm
+from tests.protocol.test_early import told
 
 
 @pytest.mark.parametrize(
@@ -34,6 +41,18 @@ def test_messages_that_were_fetched_before_the_switch_began_are_there_when_their
     assert bag.live[A].counters["views"] == bag.live[D].counters["views"] == 2  # nobody was banned
     assert {order_of(bag, process) for process in bag.live} == {"single_phase"}
     assert bag.report().verdict == "ok"
+
+
+@pytest.mark.parametrize("strategy", ["dual", "dual_ids"])
+def test_what_was_fetched_before_its_lane_began_is_not_overtaken(strategy: Strategy) -> None:
+    assert not fetched_for_a_lane_that_has_not_begun(strategy).report().violated()
+
+
+@pytest.mark.parametrize("order", ["semantic_fifo", "semantic_causal"])
+def test_early_casts_keep_their_place_when_a_view_ends_in_a_switch_by_stop(order: str) -> None:
+    bag = early_casts_of_a_crashed_member_while_a_switch_by_stop_is_asked_for(order)
+    assert told(bag, A) == told(bag, B) == told(bag, D) == ["x1", "x2"]
+    assert not bag.report().violated()
 
 
 def test_a_message_that_was_fetched_before_its_lane_began_is_found_by_its_number() -> None:

@@ -577,7 +577,7 @@ class Epoch:
                 self.orderer.early(place[0], [self.flush.at(place)], now)
             except RemoteProtocolError:
                 self.broken.append(self.view.members[place[0]])
-        if self.switching is not None and cohort.delivered:
+        if self.switching is not None:
             self.switching.farthest = cohort.delivered
         present = frozenset(self.rank_of[member] for member in together)
         for cast in self.orderer.conclude(present, now):

@@ -212,6 +212,7 @@ class Primary:
             cohort = None
         else:
             fits = tuple(cohort.members) == epoch.view.members and len(cohort.target) == len(epoch.held)
+            fits = fits and len(cohort.delivered) in (0, len(epoch.held))
             if not fits or not view.id > epoch.view.id:
                 raise RemoteProtocolError(f"the decision on {view.id} does not follow view {epoch.view.id}")
             require(epoch.frozen and epoch.flush.complete(cohort), "a view was decided before its members held the common set")

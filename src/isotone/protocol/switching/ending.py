@@ -6,11 +6,11 @@ end the view twice removed (its proposer crashed) in another company. What membe
 and *bound* then: nobody is bound before all members are willing, and nobody passes the cut before the view ends unless all
 members are bound. So:
 
-- If anybody passed, every member of every component is bound; and if anybody is bound, all of them are willing.
+- If anybody passed before the view ended, all members are bound; and if anybody is bound, all of them are willing.
 - CUT: all members of the view are bound, or P is a quorum and all of P are. Everybody in P goes on behind the cut.
-- STAY: somebody in P is not willing, so nobody is bound, so no other component is in the case CUT; or the members of P that are
-  not bound are in every quorum, so that no quorum can be in the case CUT. Then everything goes by the old orderer, as if there
-  had been no switch.
+- STAY: somebody in P is not willing, and never will be, so nobody is bound, and no other component is in the case CUT; or the
+  members of P that are not bound are in every quorum, so that no quorum can be in the case CUT. Then everything goes by the old
+  orderer, as if there had been no switch.
 - UNSURE otherwise: others may go on behind the cut, or stay. Nothing more is delivered than what one of P has delivered before
   the cut, and own messages go back. It takes a partition while members are becoming bound, or a minority that is cut off after it
   was willing.
@@ -21,8 +21,9 @@ half of the view, or half of it with the member of rank 0.
 In two rounds, who has reached the cut is willing, and who knows that all have is bound. Where the flags of all make the cut, one
 round is enough: who has flagged is willing, for nobody comes to the cut without its flag, and who has reached the cut is bound.
 Then members that are not sure may have come to different places before the cut: they tell each other how far when the view ends,
-and all deliver so much. That says it all if the old orderer delivers everything in one order, and if nothing is promised of what
-others have delivered: not for semantic orders, nor above `agreed`.
+and all deliver so much. (All of them have flagged and none has passed, so they speak of the same orderer.) A number for each
+sender says it all if the old orderer delivers everything in one order, and each sender's casts in the order sent, and if nothing
+is promised of what others have delivered: not for semantic orders, nor above `agreed`.
 """
 
 from __future__ import annotations

@@ -160,6 +160,19 @@ class Lanes:
                     lane.accept(sender, [channel.inward(sender, record)], now)
             except RemoteProtocolError as error:
                 self.broken.setdefault(sender, str(error))
+        if lane.overtakes:
+            self._take_late(instance, now)
+
+    def _take_late(self, instance: int, now: int) -> None:
+        """What was fetched before the lane began need not wait any longer, or what is fetched next would overtake it."""
+        for sender, late in enumerate(self._late):
+            mine = [cast for cast in late if cast.kind >> BITS == instance]
+            if mine:
+                self._late[sender] = deque(cast for cast in late if cast.kind >> BITS != instance)
+                try:
+                    self._take(sender, instance, mine, now)
+                except RemoteProtocolError as error:
+                    self.broken.setdefault(sender, str(error))
 
     def move_on(self) -> Arrivals:
         """The next instance is in force: forget the one before. Returns what was said about the cut between them."""

@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from isotone.model.errors import require
 from isotone.model.records import Cast, Direct
 from isotone.model.switch import Switch
 from isotone.model.view import View
@@ -76,7 +77,7 @@ class Switching(Orderer):
         self.kept: deque[Entry] = deque()
         self.rest: deque[Entry] = deque()
         self.staying = False  # the view ends with the current orderer
-        self.farthest = [0] * self.count  # when the view ends: so many casts of each sender one of those here has delivered
+        self.farthest: list[int] = []  # when the view ends: so many casts of each sender one of those here has delivered
         self.most: list[int] = []  # of each sender no more than these are delivered then; empty for no bound
         self.behind = [0] * self.count  # messages of each sender that it delivers behind the cut
         self.admitted = [0] * self.count  # the number behind the last message of each sender that went up
@@ -247,6 +248,7 @@ class Switching(Orderer):
         if instance > self.current:  # the view ends, and the cut is about to be passed
             self.kept.append((sender, cast, None, None))
             return True
+        require(not self.rest, "a cast from behind a gap passes others that wait for the end of a switch")
         return self.host.deliver_early(sender, cast)
 
     def _admit(self, sender: int, cast: Cast, position: Position | None, evidence: Evidence | None) -> None:
@@ -425,6 +427,7 @@ class Switching(Orderer):
         else:
             self.host.note("switches_unsure_at_the_end")
             if change is not None and change.quick:
+                require(len(self.farthest) == self.count, "members that are not sure have not told each other how far they are")
                 self._finish(present, self.farthest)
         return [cast for _, cast in sorted(self.host.own.items())]
 
