@@ -74,7 +74,8 @@ class Outbox(Protocol):
 
 class Orderer:
     """Base of all orderers. `total` says whether deliveries carry positions, `semantic` whether it takes a conflict relation
-    (other total orders deliver nothing before all that precedes it, and a member's casts in the order sent), `looks` whether it refuses messages that the relation does not know, `overtakes` whether a cast may come before direct
+    (other total orders deliver nothing before all that precedes it, and a member's casts in the order sent), `looks` whether it
+    refuses messages that the relation does not know, `overtakes` whether a cast may come before direct
     records that its sender sent earlier: it was fetched from another member.
 
     `options` are what a user may set, with their values; `numbers` are options that are integers, as (default, least,
