@@ -166,7 +166,7 @@ def test_what_a_switch_costs(strategy: str) -> None:
     assert all(row["gap_ns"] is not None for row in found)
     assert sum(row["extra_bytes"] for row in found) == reference.switch_bytes() == summary_of("", run, BUCKET_NS)["switch_bytes"]
     kinds = {row["packet"]: row["records"] for row in flow.control(run)}
-    assert kinds["switch"] >= 2 * {"dual_ids": 1 + 3 + 6, "dual": 1 + 3 + 6, "rabp": 1 + 6, "stop": 1 + 3 + 3}[strategy]
+    assert kinds["switch"] >= 2 * {"dual_ids": 3 + 3, "dual": 3 + 3, "rabp": 1 + 6, "stop": 3 + 3}[strategy]
     assert ("again" in kinds) == (strategy in ("dual", "rabp"))
     payload = sum(row["size"] for row in rows if row["kind"] == "packet" and row["packet"] == "again")
     assert payload >= kinds.get("again", 0) * 99

@@ -59,10 +59,12 @@ def test_a_second_switch_is_the_next_instance() -> None:
 
 
 def test_a_refused_request_leaves_no_switch_row_but_its_bytes() -> None:
-    rows = rows_of(switch(1_500, "b", "single_phase"))
-    assert not [row for row in rows if row["kind"] == "switch"]
-    paid = [row for row in rows if row["kind"] == "packet" and "switch" in row.get("detail", {})]
-    assert {(row["process"], row["packet"], row["count"]) for row in paid} == {("b#1", "switch", 1)}
+    rows = rows_of(switch(1_500, "b", "single_phase"))  # in force already: nobody else is asked
+    assert not [row for row in rows if row["kind"] == "switch" or "switch" in row.get("detail", {})]
+    rows = rows_of(switch(1_500, "a", "atop"), switch(1_500, "c", "token"))
+    assert {row["detail"]["to"] for row in rows if row["kind"] == "switch"} == {"atop"}
+    paid = [row for row in rows if row["process"] == "c#1" and "switch" in row.get("detail", {})]
+    assert (paid[0]["packet"], paid[0]["count"], paid[0]["fanout"]) == ("switch", 1, 1)  # its wish
 
 
 def test_only_records_for_the_sake_of_a_switch_are_marked() -> None:
