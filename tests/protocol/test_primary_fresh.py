@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from isotone.model.errors import RemoteProtocolError
 from isotone.model.ids import INITIAL_VIEW, ViewId
 from isotone.model.records import Cohort, Decision, Loose, Packet, Plan, Propose, Vote
 from isotone.model.settings import EndpointConfig
@@ -55,3 +56,11 @@ def test_a_first_view_is_not_entered_on_the_word_of_one_that_has_been_replaced(f
     tell(fresh, B, Propose(ViewId(11, B), ["a#2", B, C], ["a", "b", "c"]), Plan(ViewId(11, B), []))
     tell(fresh, A, decision(EARLY, first=True))  # under way since before a restarted
     assert fresh.view is None
+
+
+def test_a_decision_that_speaks_of_the_deliveries_of_other_members_is_refused(fresh: Endpoint) -> None:
+    tell(fresh, A, decision(LATE, first=False))
+    cohort = Cohort(LATE, [A, B, C], [A, B, C], [0, 0, 0], [], [], delivered=[0])
+    value = Decision(LATE, View(ViewId(12, A), (A, B, C), Ordering()), ["", "", ""], cohort, [], [])
+    with pytest.raises(RemoteProtocolError, match="does not follow view"):
+        tell(fresh, A, Vote(LATE, DECIDE, 0, -1, value))
