@@ -9,6 +9,8 @@ from isotone.model.events import CoreChanged
 from isotone.model.records import Packet
 from isotone.model.settings import MS, SECOND, Limits
 from isotone.model.view import Ordering
+from isotone.protocol.switching.channel import BITS
+from isotone.protocol.switching.control import READY
 from tests.contract.cases import Case
 from tests.contract.watch import Watch
 from tests.protocol.bag import TIMING, Fate, Rule
@@ -114,3 +116,23 @@ def test_who_lacks_too_much_is_expelled_and_joins_again(limits: Limits) -> None:
     watch.submit(D, 1)
     assert watch.settle()
     assert watch.told(C)[-1].origin == D
+
+
+def test_who_was_given_up_gets_no_records_that_count_on_casts_which_it_does_not_get() -> None:
+    """Such a member may get the casts from others when the view ends, and then finds them behind what followed them."""
+    watch = group()
+    epoch = watch.live[A].epoch
+    assert epoch is not None
+    link = epoch.links.of[epoch.rank_of[D]]
+    assert link is not None
+    epoch.begin_switching().lanes.start(1, Ordering("single_phase"), watch.now)
+    epoch.store.lost.add(epoch.rank_of[D])
+    before = len(link.fresh)
+    epoch.direct(1 << BITS | 1, [7])
+    epoch.direct(1 << BITS | READY, [])
+    assert len(link.fresh) == before
+    epoch.direct(1, [7])  # the token's own: it goes ahead of casts anyhow
+    assert len(link.fresh) == before + 1
+    other = epoch.links.of[epoch.rank_of[B]]
+    assert other is not None
+    assert len(other.fresh) >= 3

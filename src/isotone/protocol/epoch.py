@@ -31,7 +31,8 @@ from isotone.protocol.ordering.orderer import Batch, Evidence, Orderer
 from isotone.protocol.ordering.registry import find
 from isotone.protocol.recorder import Recorder
 from isotone.protocol.store import Store
-from isotone.protocol.switching.channel import KINDS
+from isotone.protocol.switching.channel import BITS, KINDS
+from isotone.protocol.switching.control import READY
 from isotone.protocol.switching.switching import Switching
 
 Counters = dict[str, int]
@@ -131,9 +132,17 @@ class Epoch:
         if self.frozen:
             raise InvariantViolation("a frozen view sends")
         record = Direct(kind, stamp)
+        lost = self.store.lost
         for rank, _ in self.links.peers:
-            if to is None or rank == to:
+            if (to is None or rank == to) and (rank not in lost or self._overtakes(kind)):
                 self.links.give(rank, record)
+
+    def _overtakes(self, kind: int) -> bool:
+        """Whether records of this kind make sense to a member that was given up and gets no more casts: those before them."""
+        if self.switching is None:
+            return self.orderer.overtakes
+        lane = self.switching.lanes.of.get(kind >> BITS)
+        return kind & KINDS != READY and lane is not None and lane.overtakes
 
     def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
         if self.switching is not None or not cast.number:
