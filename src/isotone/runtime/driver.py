@@ -267,7 +267,10 @@ class Driver:
                 trace.turn()
             deadline = self._deadline = endpoint.deadline()
             if deadline is not None and (self._timer is None or deadline < self._timer_at):
-                self._arm(deadline, now)
+                if effects.upcalls:
+                    self._loop.call_soon(self._arm)  # whoever waits for them goes first
+                else:
+                    self._arm()
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
@@ -321,12 +324,15 @@ class Driver:
                     self.ended.set_result(None)
         self.inbox.put(upcalls)
 
-    def _arm(self, deadline: int, now: int) -> None:
+    def _arm(self) -> None:
         """One timer: an armed one that fires too early does no harm and is kept."""
+        deadline = self._deadline
+        if self._stopped or deadline is None or (self._timer is not None and deadline >= self._timer_at):
+            return
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = deadline
-        self._timer = self._loop.call_later(max((deadline - now) / 1e9, _LEAST_TIMER_S), self._fire)
+        self._timer = self._loop.call_later(max((deadline - monotonic_ns()) / 1e9, _LEAST_TIMER_S), self._fire)
 
     def _fire(self) -> None:
         self._timer = None

@@ -76,6 +76,7 @@ class Shapes:
         self._shapes: dict[Hashable, ref[Shape]] = {}  # by their descriptions (a type and items, if there is one), unless known
         self._plain: dict[str | None, Shape] = {}  # those of one type alone; the relation bounds their number
         self.by_items = relation is not None and relation.by == "item"
+        self.by_types = self._typed and not self._itemised
         self.known: dict[Hashable, Shape] = {}  # where types say it all by type, or types; `by_items` by items
         self._serial = 0
         self.whole = Shape(0, (), None, False, True)
