@@ -58,7 +58,10 @@ class Transitional(msgspec.Struct, frozen=True):
 
 
 class CoreChanged(msgspec.Struct, frozen=True):
-    """The core of `view` is another one (two-level membership): the members not in it are external. `ring` counts the changes."""
+    """The core of `view` is another one (two-level membership): the members not in it are external. `ring` counts the changes.
+
+    A view, and what follows a switch, begins with all members in the core.
+    """
 
     view: View
     core: tuple[ProcessId, ...]

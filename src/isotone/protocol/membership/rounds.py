@@ -73,6 +73,7 @@ class Rounds:
         self.inside: frozenset[ProcessId] = frozenset()
         self._report: list[int] = []
         self._unresponsive: dict[ProcessId, tuple[int, int]] = {}
+        self._discords: dict[ProcessId, int] = {}  # so many rounds in a row failed because of an outsider that does not fit
 
     def saw(self, view: ViewId) -> None:
         """Somebody uses this view id: own proposals must be larger."""
@@ -144,8 +145,11 @@ class Rounds:
         said = self._directory.said
         suspects = {peer: said[peer].suspects for peer in change.participants if peer in said}
         good = True
-        if len(plan.clique(self.me, sorted(change.participants), suspects)) != len(change.participants):
+        kept = plan.clique(self.me, sorted(change.participants), suspects)
+        if len(kept) != len(change.participants):
             good = False
+            for peer in sorted(set(change.participants).difference(kept, members)):
+                self._disagree(peer, len(change.participants), now)
         overdue = now - change.stage_began >= timing.change_ns
         for peer in change.missing():
             if peer == self.me or self._detector.is_hard(peer):
@@ -158,6 +162,16 @@ class Rounds:
         if change.stage in (RECOVER, DECIDE) and now - max(change.stage_began, change.touched) >= 4 * timing.change_ns:
             good = False
         return good and not any(self._detector.is_hard(peer) for peer in change.participants)
+
+    def _disagree(self, peer: ProcessId, count: int, now: int) -> None:
+        """An outsider and other participants cannot be in one round, which it tells in rounds only: leave it out for a while.
+
+        At first it may just not have heard of all yet. At last for so long that proposers whose turn comes later can try as well.
+        """
+        times = self._discords[peer] = self._discords.get(peer, 0) + 1
+        if times > 1:
+            change_ns = self._timing.change_ns
+            self._unresponsive[peer] = (now + min(change_ns << min(times - 2, 16), (2 + count) * change_ns), 1)
 
     def excuse(self, peer: ProcessId) -> None:
         """`peer` cannot be in the current round."""
@@ -438,6 +452,7 @@ class Rounds:
                 self._directory.forget(peer)
             for peer in view.members:
                 self._unresponsive.pop(peer, None)
+                self._discords.pop(peer, None)
             self._watch(now)
         else:
             self.left = True

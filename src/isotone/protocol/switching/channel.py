@@ -54,10 +54,18 @@ class Channel:
         self._tag = instance << BITS
         self._sink = sink
         self._early_sink = early_sink
+        self._in_force = False
+        self._core: tuple[tuple[int, ...], int] | None = None  # what is to be told of it when the instance is in force
 
     @property
     def freed(self) -> list[int]:
         return self._host.freed
+
+    def begin(self) -> None:
+        """The instance is in force from here on."""
+        self._in_force = True
+        if self._core is not None:
+            self._host.core(*self._core)
 
     def inward(self, sender: int, cast: Cast) -> Cast:
         """A cast of the view as the orderer knows it."""
@@ -84,7 +92,10 @@ class Channel:
         self._host.supply(to, held)
 
     def core(self, core: tuple[int, ...], ring: int) -> None:
-        self._host.core(core, ring)
+        if self._in_force:
+            self._host.core(core, ring)
+        else:
+            self._core = core, ring
 
     def note(self, what: str) -> None:
         self._host.note(what)

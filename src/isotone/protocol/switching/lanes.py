@@ -179,5 +179,6 @@ class Lanes:
         del self.of[self.current]
         self._channels.pop(self.current, None)
         self.current += 1
+        self._channels[self.current].begin()
         self._forget_payloads()
         return self._arrivals.pop(self.current)

@@ -169,8 +169,10 @@ class Switching(Orderer):
         """Casts from behind a gap. While a switch is under way all wait for their place.
 
         At the end of a view they are those that somebody has delivered, who had passed the cut before them: then everybody here
-        has reached it, and has the lane.
+        has reached it, and has the lane. What was fetched comes before them, and may be the first of its instance.
         """
+        if self.host.frozen:
+            self.lanes.all_arrived(now)
         if self.change is None or self.host.frozen:
             self.lanes.early(sender, casts, now)
 
