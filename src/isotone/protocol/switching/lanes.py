@@ -130,10 +130,14 @@ class Lanes:
             self._take(sender, cast.kind >> BITS, [cast], now)
 
     def all_arrived(self, now: int) -> None:
-        """At the end of a view: no link brings anything any more."""
+        """At the end of a view: no link brings anything any more. What is refused is left out, with all that follows it."""
         for sender, late in enumerate(self._late):
-            if late:
-                self.arrived(sender, late[-1].seq, now)
+            try:
+                if late:
+                    self.arrived(sender, late[-1].seq, now)
+            except RemoteProtocolError as error:
+                late.clear()
+                self.broken.setdefault(sender, str(error))
 
     def start(self, instance: int, ordering: Ordering, now: int) -> None:
         """Begin the next lane, with what has come for it already."""
