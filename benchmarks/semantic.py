@@ -280,12 +280,13 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="processes that work side by side")
     parser.add_argument("--live", nargs="+", choices=LOADS, metavar="LOAD", help="measure five processes on this machine instead")
     parser.add_argument("--shares", nargs="+", type=float, choices=SHARES, default=SHARES, help="with --live: only these shares")
+    parser.add_argument("--rounds", type=int, default=semantic_live.LATENCY_ROUNDS, help="with --live: rounds of latency")
     parser.add_argument("--record", type=Path, help="with --live: write the figures into this file, beside those of other loads")
     arguments = parser.parse_args()
     if arguments.live:
         live = json.loads(arguments.record.read_text("utf-8")) if arguments.record and arguments.record.exists() else {}
         for load in arguments.live:
-            live[load] = semantic_live.measure(load, arguments.shares, live.get(load))
+            live[load] = semantic_live.measure(load, arguments.shares, arguments.rounds, live.get(load))
             print("\n".join(semantic_live.section({load: live[load]})), flush=True)
         if arguments.record:
             arguments.record.write_text(json.dumps(live, indent=1) + "\n", encoding="utf-8")

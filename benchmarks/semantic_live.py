@@ -31,14 +31,14 @@ PLAIN, GAIN, BOUND = "single_phase", "semantic_total", "causal"
 ORDERS: Final = (PLAIN, GAIN, BOUND)
 
 
-def measure(load: str, shares: Sequence[float], known: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Some shares of one load; others are taken over from an earlier record."""
-    record = run(_measure(load, shares))
+def measure(load: str, shares: Sequence[float], rounds: int, known: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Some shares of one load, with so many rounds of latency; others are taken over from an earlier record."""
+    record = run(_measure(load, shares, rounds))
     record["rows"] += [row for row in (known or {"rows": []})["rows"] if row["share"] not in shares]
     return record
 
 
-async def _measure(load: str, shares: Sequence[float]) -> dict[str, Any]:
+async def _measure(load: str, shares: Sequence[float], rounds: int) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     async with AsyncExitStack() as stack:
         benches = {order: await stack.enter_async_context(Bench(MEMBERS, _settings(order, load))) for order in ORDERS}
@@ -53,7 +53,7 @@ async def _measure(load: str, shares: Sequence[float]) -> dict[str, Any]:
                     per_second, identical = await _throughput(bench, mixes, quota)
                     fast[order].append(per_second)
                     same[order] &= identical
-            for _ in range(LATENCY_ROUNDS):
+            for _ in range(rounds):
                 for order, bench in benches.items():
                     late[order].append(await _latency(bench, mixes))
             if not same["single_phase"] or (share == 1 and load in ("types", "items 1") and not same["semantic_total"]):
@@ -62,7 +62,7 @@ async def _measure(load: str, shares: Sequence[float]) -> dict[str, Any]:
                 names = dict.fromkeys(name for one in late[order] for name in one)  # a round may have none of a rare kind
                 groups = {name: median(one[name] for one in late[order] if name in one) for name in names}
                 rows.append({"share": share, "order": order, "messages_per_s": round(median(fast[order])), "latency_ms": groups})
-    return {"members": MEMBERS, "size": SIZE, "rate": RATE, "rounds": ROUNDS, "latency_rounds": LATENCY_ROUNDS, "rows": rows}
+    return {"members": MEMBERS, "size": SIZE, "rate": RATE, "rounds": ROUNDS, "latency_rounds": rounds, "rows": rows}
 
 
 def _settings(order: str, load: str) -> dict[str, Any]:
@@ -119,6 +119,7 @@ def _span(live: dict[str, Any], order: str, what: str, other: str, shares: Seque
 def section(live: dict[str, Any]) -> list[str]:
     """The live part of the page, of a record."""
     one = next(iter(live.values()))
+    rounds = sorted({record["latency_rounds"] for record in live.values()})
     loads = " ".join(f"'{load}'" if " " in load else load for load in live)
     lines = [
         "## Live",
@@ -126,7 +127,7 @@ def section(live: dict[str, Any]) -> list[str]:
         *paragraph(f"""{one["members"]} processes on the loopback interface, messages of {one["size"]} bytes, all orders
             measured in turn in one run per load: messages per second with all members sending as fast as they can, and the
             mean latency in ms at {one["rate"]:g} messages per second and member; medians of {one["rounds"]} rounds, of the
-            latency of {one["latency_rounds"]} after them. In brackets the ratio to `single_phase`, and for the commuting
+            latency of {" or ".join(map(str, rounds))} after them. In brackets the ratio to `single_phase`, and for the commuting
             share to the same messages in `causal`. Made by
             `python benchmarks/semantic.py --live {loads} --record docs/semantic-live.json`, some shares at a time."""),
         *paragraph(f"""Rounds are short, and two cores carry fifteen processes: take the throughput of `causal`, which looks at

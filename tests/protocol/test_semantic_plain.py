@@ -394,3 +394,25 @@ def test_the_shape_of_one_item_is_told_by_it() -> None:
     assert shapes.glance(1, None, None) is shapes.of(1, None, None)
     counter = Shapes(COUNTER)
     assert counter.glance(1, Column(["update"]), None) is counter.of(1, Column(["update"]), None)
+
+
+def test_large_batches_say_nothing_of_how_rare_an_own_kind_is() -> None:
+    """Its own casts of that kind were in large batches too; it gave truces that it broke with the next message."""
+    run = Total(3, BY_ITEM)
+    mixed = [item(f"x{index}") for index in range(70)]
+    run.send(0, item("x1"))
+    run.settle()
+    leader = run.sites[0].orderer.leader
+    for _ in range(40):
+        for rank in range(3):
+            run.send(rank, *mixed)
+        run.settle()
+    leader.learn(appearing=True)
+    shape = run.sites[0].orderer.shapes.of(1, None, Column([("x1",)]))
+    assert not leader._own[shape].rare(leader.patience)
+    for _ in range(40):
+        run.send(1, item("x1"))
+        run.settle()
+    leader.learn(appearing=True)
+    assert leader._own[shape].rare(leader.patience)
+    run.check(range(3))

@@ -225,9 +225,11 @@ class Leader:
                 if len(self._found) >= _KNOWN_MAX:
                     self._found.clear()
                 against = self._found[shape] = list(map(self._own.__getitem__, index.conflicting(shape)))
-        worth, patience = not (shape.wild and self._shapes.frees), self.patience
+        worth, patience, whole = not (shape.wild and self._shapes.frees), self.patience, self._shapes.whole
+        vague = self._own.get(whole) if shape is whole else None
         for use in against:
-            use.passed += 1
+            if shape is not whole or use is vague:  # large batches say nothing of the kinds in them, the own ones do not either
+                use.passed += 1
             if worth and use.passed < patience:  # few are rare before so many have passed
                 worth = use.usual >= 12 * patience
             elif worth:
