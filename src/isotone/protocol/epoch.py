@@ -31,8 +31,7 @@ from isotone.protocol.ordering.orderer import Batch, Evidence, Orderer
 from isotone.protocol.ordering.registry import find
 from isotone.protocol.recorder import Recorder
 from isotone.protocol.store import Store
-from isotone.protocol.switching.channel import BITS, KINDS
-from isotone.protocol.switching.control import READY
+from isotone.protocol.switching.channel import KINDS
 from isotone.protocol.switching.switching import Switching
 
 Counters = dict[str, int]
@@ -138,11 +137,8 @@ class Epoch:
                 self.links.give(rank, record)
 
     def _overtakes(self, kind: int) -> bool:
-        """Whether records of this kind make sense to a member that was given up and gets no more casts: those before them."""
-        if self.switching is None:
-            return self.orderer.overtakes
-        lane = self.switching.lanes.of.get(kind >> BITS)
-        return kind & KINDS != READY and lane is not None and lane.overtakes
+        """Whether records of this kind may come without the casts before them, which a member that was given up does not get."""
+        return self.orderer.overtakes if self.switching is None else self.switching.lanes.overtakes(kind)
 
     def deliver(self, sender: int, cast: Cast, position: tuple[int, ...] | None, evidence: Evidence | None = None) -> None:
         if self.switching is not None or not cast.number:

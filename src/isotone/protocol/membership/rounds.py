@@ -164,9 +164,9 @@ class Rounds:
         return good and not any(self._detector.is_hard(peer) for peer in change.participants)
 
     def _disagree(self, peer: ProcessId, count: int, now: int) -> None:
-        """An outsider and other participants cannot be in one round, which it tells in rounds only: leave it out for a while.
+        """A round failed since an outsider cannot be in it with all others. It says so in rounds only: leave it out for a while.
 
-        At first it may just not have heard of all yet. At last for so long that proposers whose turn comes later can try as well.
+        The first time it may just not have heard of all yet. At last it is so long that proposers whose turn comes later can try.
         """
         times = self._discords[peer] = self._discords.get(peer, 0) + 1
         if times > 1:

@@ -110,6 +110,11 @@ class Lanes:
         if sender in self.broken and not self._host.frozen:
             raise RemoteProtocolError(self.broken[sender])
 
+    def overtakes(self, kind: int) -> bool:
+        """Whether records of this kind are those of an orderer that takes them before the casts that were sent earlier."""
+        lane = self.of.get(kind >> BITS)
+        return kind & KINDS != READY and lane is not None and lane.overtakes
+
     def postpone(self, sender: int, cast: Cast) -> bool:
         """A cast was fetched from another member. Whether it must wait for the direct records that its sender sent before it."""
         instance = cast.kind >> BITS
