@@ -132,7 +132,7 @@ def verdicts(found: Found) -> list[tuple[str, float, list[Ratio]]]:
         ),
         (
             f"the conflicting share of the loads *types* and *items*, against the same messages in `{PLAIN}`",
-            TOLERANCE,
+            1.0,
             [against(cell, PLAIN, "conflicting") for cell in at.values() if cell.load != "counter" and cell.share > 0],
         ),
         (
@@ -222,10 +222,9 @@ def page(found: Found, live: dict[str, Any], command: str) -> str:
         *paragraph(f"""A message that conflicts with another, after a time in which nothing did, takes two delays: nobody
             acknowledges what commutes until something conflicts, so nobody's clock is on its way to those who wait, as it is in
             `{PLAIN}`. At 1 % that is every second or third conflicting one of these runs, whether or not it jumps over a
-            promise of its sender; the next ones find the clocks where they are in `{PLAIN}`. So no more is required of the
-            conflicting share than where everything conflicts. In the load *counter* nearly every update jumps where they are
-            rare, since updates conflict with all that others send: nothing is required of these, and they take longer than in
-            `{PLAIN}` (docs/protocols/semantic_total.md says why)."""),
+            promise of its sender; the next ones find the clocks where they are in `{PLAIN}`. In the load *counter* nearly every
+            update jumps where they are rare, since updates conflict with all that others send: nothing is required of these, and
+            they take longer than in `{PLAIN}` (docs/protocols/semantic_total.md says why)."""),
         "![Mean latency over the share of conflicting messages](semantic.svg)",
         "",
     ]
