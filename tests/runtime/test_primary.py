@@ -107,11 +107,12 @@ def test_without_a_majority_nobody_goes_on_until_they_meet() -> None:
             assert {group.view.id for group in groups if group.view is not None} == {view.id if view else None}
             for group in groups:
                 group.unblock()
+            going_on = lambda: together(*groups) and not any(group.status()["blocked"] for group in groups)  # noqa: E731
+            await until(going_on, "a common view in which all go on")
             for group in groups:
-                await until(lambda group=group: not group.status()["blocked"], "going on")
                 await group.send(b"on we go")
-            await until(lambda: together(*groups), "a common view")
-            assert [group.process for group in groups] == sorted(view.members if view else ())
+            stayed = {group.process for group in groups} & set(view.members if view else ())
+            assert 2 * len(stayed) > len(groups)  # the two that meet first may go on, and the third comes back as a new process
 
     run(main())
 
