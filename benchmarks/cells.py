@@ -81,10 +81,11 @@ def rare(members: int, gap_ms: float, messages: int) -> list[Phase]:
 
 
 class Network(NamedTuple):
-    """How long packets travel, and the endpoints' clocks that fit."""
+    """How long packets travel, the endpoints' clocks that fit, and what else is said of the links."""
 
     latency: dict[str, Any]
     timing: tuple[tuple[str, float], ...] = ()
+    links: tuple[tuple[str, int | str], ...] = ()
 
 
 def scenario(
@@ -109,7 +110,7 @@ def scenario(
             "options": dict(variant.options),
             **({"conflicts": conflicts} if conflicts else {}),
             "timing": dict(network.timing),
-            "network": {"latency": network.latency},
+            "network": {"latency": network.latency, **dict(network.links)},
             "workload": [dict(phase) for phase in load],
             "faults": [] if crash_ms is None else [{"kind": "crash", "at_ms": crash_ms, "who": [member(0)]}],
         }

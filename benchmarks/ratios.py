@@ -1,4 +1,4 @@
-"""Ratios of mean latencies, and how much of them is chance.
+"""Ratios of mean latencies, how much of them is chance, and whether they are what is required.
 
 A measure is, for each seed, the sum of the latencies in ms and how many there were. The interval of a ratio is the jackknife's:
 the ratio is computed again without each of the seeds.
@@ -67,3 +67,30 @@ def short(sums: Sums) -> str:
 def beside(mine: Sums, other: Sums) -> str:
     """A mean, and its ratio to another one."""
     return "–" if mean(mine) is None or not mean(other) else f"{short(mine)} ({ratio(mine, other).value:.2f})"
+
+
+class Requirement(NamedTuple):
+    """In words, the bound, and all ratios that it holds for."""
+
+    text: str
+    bound: float
+    ratios: list[Ratio]
+
+    def above(self) -> list[Ratio]:
+        """The ratios above the bound."""
+        return [one for one in self.ratios if one.above(self.bound)]
+
+    def beyond(self) -> list[Ratio]:
+        """Those that are more than chance."""
+        return [one for one in self.ratios if one.beyond(self.bound)]
+
+
+def judged(requirements: Sequence[Requirement], where: str) -> list[str]:
+    """A table: of each the worst ratio, and whether it holds; without those of which nothing was measured."""
+    lines = [f"| requirement | bound | worst ratio, {where} | above the bound | |", "| --- | ---: | ---: | ---: | --- |"]
+    for one in filter(lambda one: one.ratios, requirements):
+        above, beyond = one.above(), one.beyond()
+        verdict = "does not hold" if beyond else "chance" if above else "holds"
+        count = f"{len(above)} of {len(one.ratios)}, {len(beyond)} beyond chance"
+        lines.append(f"| {one.text} | {one.bound:.2f} | {max(beyond or one.ratios)} | {count} | {verdict} |")
+    return lines

@@ -1,4 +1,4 @@
-"""What semantic orders gain: latency over the share of messages that conflict, against the plain total order and causal order.
+"""What semantic orders gain: latency and throughput over the share that conflicts, against plain total order and causal order.
 
     python benchmarks/semantic.py [--out docs] [--quick] [--jobs 2] [--json]            # simulated; the page is docs/semantic.md
     python benchmarks/semantic.py --live types counter [--record docs/semantic-live.json]    # processes on this machine
@@ -20,9 +20,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import semantic_flow
 import semantic_live
 from cells import NS, START_MS, Network, Variant, play, scenario
-from ratios import Ratio, beside, ratio, short
+from ratios import Ratio, Requirement, beside, judged, ratio, short
 from rich.progress import track
 from semantic_chart import Line, Panel, chart, paragraph
 from semantic_loads import LOADS, SHARES, conflicts, phases, table_of
@@ -103,7 +104,7 @@ def run_all(cells: list[Cell], seeds: tuple[int, ...], jobs: int) -> Found:
         return dict(zip(cells, shown, strict=True))
 
 
-def verdicts(found: Found) -> list[tuple[str, float, list[Ratio]]]:
+def verdicts(found: Found) -> list[Requirement]:
     """What is required: in words, the bound, and the ratios measured."""
     at = {cell[:4]: cell for cell in found if cell.order == GAIN}
 
@@ -114,28 +115,32 @@ def verdicts(found: Found) -> list[tuple[str, float, list[Ratio]]]:
     free = [cell for cell in types if cell.share < 1]
     mixed = [cell for cell in at.values() if cell.share < 1]
     return [
-        (
+        Requirement(
             f"a type that conflicts with nothing, in `{GAIN}`, against the same messages in `{BOUND}`",
             TOLERANCE,
             [against(cell, BOUND, "commuting") for cell in free],
         ),
-        ("the same in the first third of the run", TOLERANCE, [against(cell, BOUND, "learning") for cell in free]),
-        (
+        Requirement(
+            "the same in the first third of the run",
+            TOLERANCE,
+            [against(cell, BOUND, "learning") for cell in free],
+        ),
+        Requirement(
             f"mean of all messages in `{GAIN}`, against `{PLAIN}`: never slower",
             1.0,
             [against(cell, PLAIN) for cell in at.values()],
         ),
-        (
+        Requirement(
             f"the commuting share, of all loads and in the first third too, against the same messages in `{PLAIN}`",
             1.0,
             [against(cell, PLAIN, which) for cell in mixed for which in ("commuting", "learning")],
         ),
-        (
+        Requirement(
             f"the conflicting share of the loads *types* and *items*, against the same messages in `{PLAIN}`",
             1.0,
             [against(cell, PLAIN, "conflicting") for cell in at.values() if cell.load != "counter" and cell.share > 0],
         ),
-        (
+        Requirement(
             "the mean falls with the share that commutes: the mean at a share, against that at the next larger one",
             1.0,
             [
@@ -145,12 +150,12 @@ def verdicts(found: Found) -> list[tuple[str, float, list[Ratio]]]:
                 for one, two in pairwise(SHARES)
             ],
         ),
-        (
+        Requirement(
             f"everything in the conflicting share: `{GAIN}` against `{PLAIN}`",
             TOLERANCE,
             [against(cell, PLAIN) for cell in at.values() if cell.share == 1],
         ),
-        (
+        Requirement(
             "`semantic_fifo` and `semantic_causal`, against `fifo` and `causal`",
             TOLERANCE,
             [against(c, order) for order in ("fifo", "causal") for c in found if c.order == f"semantic_{order}"],
@@ -175,7 +180,7 @@ def picture(found: Found) -> str:
     )
 
 
-def page(found: Found, live: dict[str, Any], command: str) -> str:
+def page(found: Found, flows: semantic_flow.Flows, live: dict[str, Any], command: str) -> str:
     """The whole page."""
     quoted = ", but for the live figures, which are those of the record `docs/semantic-live.json`" if live else ""
     rates = " or ".join(str(per_second) for per_second, _ in RATES.values())
@@ -207,24 +212,14 @@ def page(found: Found, live: dict[str, Any], command: str) -> str:
             at a time. The same messages are acknowledged at other instants, and so ordered differently here and there: where
             nothing is gained ratios lie on both sides of 1. *Chance* is said of a requirement if some ratio is above the bound,
             and the interval of each of these reaches down to it. An interval fails one time in forty on that side, and there are
-            {sum(len(ratios) for _, _, ratios in verdicts(found))} ratios."""),
-        "| requirement | bound | worst ratio, simulated | above the bound | |",
-        "| --- | ---: | ---: | ---: | --- |",
-    ]
-    for text, limit, ratios in verdicts(found):
-        above = [one for one in ratios if one.above(limit)]
-        beyond = [one for one in above if one.beyond(limit)]
-        verdict = "does not hold" if beyond else "chance" if above else "holds"
-        count = f"{len(above)} of {len(ratios)}, {len(beyond)} beyond chance"
-        lines.append(f"| {text} | {limit:.2f} | {max(beyond or ratios)} | {count} | {verdict} |")
-    lines += [
+            {sum(len(one.ratios) for one in verdicts(found))} ratios."""),
+        *judged(verdicts(found), "simulated"),
         "",
-        *paragraph(f"""A message that conflicts with another, after a time in which nothing did, takes two delays: nobody
-            acknowledges what commutes until something conflicts, so nobody's clock is on its way to those who wait, as it is in
-            `{PLAIN}`. At 1 % that is every second or third conflicting one of these runs, whether or not it jumps over a
-            promise of its sender; the next ones find the clocks where they are in `{PLAIN}`. In the load *counter* nearly every
-            update jumps where they are rare, since updates conflict with all that others send: nothing is required of these, and
-            they take longer than in `{PLAIN}` (docs/protocols/semantic_total.md says why)."""),
+        *paragraph(f"""What conflicts finds the clocks where they are in `{PLAIN}`, and takes as long as there: what commutes is
+            acknowledged too, after it was handed over, or, where its type conflicts with nothing and little is under way, it does
+            not move the clocks. In the load *counter* an update conflicts with all that others send. Where updates are rare
+            nearly every one breaks a promise of its sender, which costs time: nothing is required of these, and they take longer
+            than in `{PLAIN}` (docs/protocols/semantic_total.md says why)."""),
         "![Mean latency over the share of conflicting messages](semantic.svg)",
         "",
     ]
@@ -261,6 +256,7 @@ def page(found: Found, live: dict[str, Any], command: str) -> str:
                     short(found[at._replace(order=o)]["all"]) for o in ("fifo", "semantic_fifo", "causal", "semantic_causal")
                 ]
                 lines.append(f"| {network}, {per_second}/s | {share:.0%} | " + " | ".join(numbers) + " |")
+    lines += ["", *semantic_flow.section(flows)]
     if live:
         lines += ["", *semantic_live.section(live)]
     return "\n".join(lines) + "\n"
@@ -280,25 +276,29 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="processes that work side by side")
     parser.add_argument("--live", nargs="+", choices=LOADS, metavar="LOAD", help="measure five processes on this machine instead")
     parser.add_argument("--shares", nargs="+", type=float, choices=SHARES, default=SHARES, help="with --live: only these shares")
-    parser.add_argument("--rounds", type=int, default=semantic_live.LATENCY_ROUNDS, help="with --live: rounds of latency")
+    parser.add_argument("--sets", type=int, default=semantic_live.SETS, help="with --live: sets of groups, one after the other")
     parser.add_argument("--record", type=Path, help="with --live: write the figures into this file, beside those of other loads")
     arguments = parser.parse_args()
     if arguments.live:
+        if arguments.record and arguments.shares != SHARES:
+            parser.error("a record holds all shares of a load: leave out --shares or --record")
         live = json.loads(arguments.record.read_text("utf-8")) if arguments.record and arguments.record.exists() else {}
         for load in arguments.live:
-            live[load] = semantic_live.measure(load, arguments.shares, arguments.rounds, live.get(load))
+            live[load] = semantic_live.measure(load, arguments.shares, arguments.sets)
             print("\n".join(semantic_live.section({load: live[load]})), flush=True)
-        if arguments.record:
-            arguments.record.write_text(json.dumps(live, indent=1) + "\n", encoding="utf-8")
+            if arguments.record:
+                arguments.record.write_text(semantic_live.written(live), encoding="utf-8")
         return
     found = run_all(cells_of(), SEEDS[:1] if arguments.quick else SEEDS, arguments.jobs)
     if arguments.json:
         print(json.dumps([{**cell._asdict(), **result} for cell, result in found.items()]))
         return
+    with ProcessPoolExecutor(arguments.jobs, multiprocessing.get_context("spawn")) as pool:
+        flows = semantic_flow.run_all(pool.map)
     record = (arguments.out or Path("docs")) / "semantic-live.json"
     live = json.loads(record.read_text("utf-8")) if record.exists() else {}
     command = "python benchmarks/semantic.py --out docs" + (" --quick" if arguments.quick else "")
-    text = page(found, live, command)
+    text = page(found, flows, live, command)
     if arguments.out is None:
         print(text, end="")
     else:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import combinations_with_replacement, product
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -100,6 +101,8 @@ def test_item_without_a_name() -> None:
         ('by = "operation"\n[operations]\n"" = []', "a type in operations has no name"),
         ('by = "both"\n[operations]\na = []\n[always]\nb = ["c"]', "unknown type 'c'"),
         ("by = ", "Invalid value"),
+        ('by = "predicate"', "declare it in Python, with Conflicts.by_predicate"),
+        ('by = "everything"', "leave it out"),
     ],
 )
 def test_bad_file_is_one_line_that_names_it(tmp_path: Path, content: str, words: str) -> None:
@@ -110,6 +113,30 @@ def test_bad_file_is_one_line_that_names_it(tmp_path: Path, content: str, words:
     assert words in str(caught.value)
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"update": None}, "operations.update must be a list of types"),
+        ({"update": 3}, "operations.update must be a list of types"),
+        ({"a": [1, "b"]}, "operations.a must be a list of types"),
+        ({1: []}, "1 in operations is no type: must be a text"),
+        (["update"], "operations must be a table"),
+    ],
+)
+def test_a_bad_table_is_one_line(table: Any, words: str) -> None:
+    for declare in (Conflicts.by_operation, Conflicts.by_both):
+        with pytest.raises(ConfigError) as caught:
+            declare(table)
+        assert words in str(caught.value)
+        assert "\n" not in str(caught.value)
+
+
+def test_name_and_version_of_a_predicate_are_texts() -> None:
+    for name, version in ((3, ""), ("numbered", 1), ("", "")):
+        with pytest.raises(ConfigError, match="needs a name, and a version if you like: texts"):
+            Conflicts.by_predicate(name, lambda *_: True, version)  # type: ignore[arg-type]
 
 
 def test_missing_and_unreadable_files(tmp_path: Path) -> None:

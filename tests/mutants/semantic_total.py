@@ -152,6 +152,19 @@ def clocks_per_class(patch: Patch) -> None:
     patch.setattr(SemanticTotal, "_send", by_class)
 
 
+def conflicts_are_quiet(patch: Patch) -> None:
+    """What conflicts says its sender's clock and does not move it, like a free cast in quiet times."""
+    _blind(patch)
+    _never_plain(patch)
+    send = SemanticTotal._send
+
+    def still(self: SemanticTotal, batch: Any) -> None:
+        self._clock(self.rank, max(0, self.lcv[self.rank] - 1))
+        send(self, batch)
+
+    patch.setattr(SemanticTotal, "_send", still)
+
+
 def nobody_acknowledges_conflicts(patch: Patch) -> None:
     """A site takes its lead to cover what conflicts with its own repertoire, and keeps silent."""
     covers = Leader.covers
@@ -160,6 +173,7 @@ def nobody_acknowledges_conflicts(patch: Patch) -> None:
         return covers(self, shape, ts, sender) or ts <= self.lead.end
 
     patch.setattr(Leader, "covers", always)
+    patch.setattr(SemanticTotal, "deadline", lambda self: None)  # not later either
     _eager(patch)
 
 
@@ -249,6 +263,7 @@ SEMANTIC_TOTAL_MUTANTS = [
     Mutant("deaf_to_clocks", deaf_to_clocks, ("liveness",), ORDER),
     Mutant("lead_out_of_its_place", lead_out_of_its_place, SEMANTIC, ORDER),
     Mutant("clocks_per_class", clocks_per_class, SEMANTIC, ORDER),
+    Mutant("conflicts_are_quiet", conflicts_are_quiet, SEMANTIC, ORDER),
     Mutant("nobody_acknowledges_conflicts", nobody_acknowledges_conflicts, ("liveness",), ORDER, first=17),
     Mutant("truce_ignored_by_its_giver", truce_ignored_by_its_giver, SEMANTIC, ORDER),
     Mutant("truce_with_whole_members", truce_with_whole_members, SEMANTIC, ORDER),

@@ -8,7 +8,7 @@ import pytest
 from isotone.model.columns import Column
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import ConfigError, RemoteProtocolError
-from isotone.model.events import Apart, DeliveryBatch
+from isotone.model.events import Apart, DeliveryBatch, ViewInstalled
 from isotone.model.records import Cast, Packet
 from isotone.model.settings import MS, SECOND
 from isotone.model.view import Ordering
@@ -125,6 +125,18 @@ def test_two_that_found_together_with_different_relations_both_end(patience: int
     bag.run(8 * SECOND, step_ns=10 * MS)
     assert not bag.live
     assert all("different conflict relations" in bag.refused[process] for process in ("a#1", "b#1"))
+
+
+def test_two_that_found_together_do_not_forget_each_other_between_two_probes() -> None:
+    """They would found a group each: live ones are patient for long, and wake up late."""
+    bag = Bag(0, ordering(COUNTER))
+    timing = msgspec.structs.replace(TIMING, name_conflict_ns=20 * SECOND)
+    bag.refusable |= {"a#1", "b#1"}
+    bag.begin("a", found_after_ns=SECOND, timing=timing)
+    bag.begin("b", found_after_ns=SECOND, timing=timing, ordering=ordering(LOOSE))
+    bag.run(22 * SECOND, step_ns=90 * MS)
+    assert not bag.live
+    assert not any(isinstance(upcall, ViewInstalled) for upcalls in bag.upcalls.values() for upcall in upcalls)
 
 
 def test_with_primary_membership_too() -> None:

@@ -168,6 +168,7 @@ def test_who_may_still_be_bound_by_an_own_promise_is_not_plain(monkeypatch: pyte
         site.turn(run.now)
         assert not site.plain
     site.leader.lead.end = site.mrmt
+    site.idle = False
     site.turn(run.now)
     assert site.plain
 
@@ -345,7 +346,7 @@ def test_after_a_crowd_members_learn_anew() -> None:
     for site in run.sites:
         assert not site.orderer.crowded
         assert site.orderer.leader._trial < 100
-        assert "leads" in site.notes
+        assert "truces" in site.notes
     run.check(range(3))
 
 

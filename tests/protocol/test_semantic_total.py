@@ -38,20 +38,30 @@ def item(*names: str) -> tuple[None, tuple[str, ...]]:
 
 
 def led(conflicts: Conflicts | None, *usual: list[Message]) -> Total:
-    """A group in which every site leads; its repertoire is what it has sent, each of its list."""
+    """A group in which every site leads, and gives no truces; its repertoire is what it has sent, each of its list."""
     run = Total(len(usual), conflicts)
+    for site in run.sites:
+        site.orderer.leader._counts.usual = site.orderer.leader._counts.familiar = lambda *least: []
     for _ in range(8 * len(usual)):
         for rank, messages in enumerate(usual):
             for message in messages:
                 run.send(rank, message)
         run.settle()
     for site in run.sites:
+        lead_now(run, site.rank)
         lead = site.orderer.leader.lead
         assert lead.end > max(site.orderer.lcv)
         of = site.orderer.shapes.of
         assert set(lead.shapes.all) == {of(1, Column([type_]), Column([items])) for type_, items in usual[site.rank]}
-        site.orderer.contested = 0  # nobody remembers that casts needed acknowledgements
     return run
+
+
+def lead_now(run: Total, rank: int) -> None:
+    """A site leads, whether or not that is worth while."""
+    leader = run.sites[rank].orderer.leader
+    leader.wanted = leader.stirred = True
+    run._turn(rank)
+    run.settle()
 
 
 def eager(count: int, conflicts: Conflicts | None) -> Total:
@@ -165,13 +175,13 @@ def test_messages_of_one_turn_part_if_they_commute() -> None:
 def test_a_large_batch_parts_only_while_nothing_of_its_sender_waits() -> None:
     run = Total(2, TYPES)
     mixed = [FREE, ORDERED] * 40
-    (free, ordered) = run.send(0, *mixed)
-    assert run.order(0) == [(0, 1)]  # the ordered ones wait
-    (whole,) = run.send(0, *mixed)
-    assert len(run.send(0, FREE, ORDERED)) == 2  # few are looked at one by one all the same
+    (free, ordered) = run.send(1, *mixed)
+    assert run.order(1) == [(1, 1)]  # the ordered ones wait
+    (whole,) = run.send(1, *mixed)
+    assert len(run.send(1, FREE, ORDERED)) == 2  # few are looked at one by one all the same
     assert [cast.types and cast.types.values for cast in (free, ordered, whole)] == [["free"], ["ordered"], ["free", "ordered"]]
     run.settle()
-    assert len(run.send(0, *mixed)) == 2
+    assert len(run.send(1, *mixed)) == 2
     run.settle()
     run.check(range(2))
 
@@ -252,6 +262,10 @@ def test_a_lead_is_renewed_half_way_and_only_if_it_is_used(monkeypatch: pytest.M
 
 def test_after_a_jump_leads_are_given_again_with_the_acknowledgement() -> None:
     run = led(COUNTER, *[[INC]] * 3)
+    run.send(0, INC)  # what is not used is not given again
+    run.settle()
+    for rank in (1, 2):
+        run.sites[rank].orderer.leader._wait = 0
     run.send(0, UPD)
     run.pass_on(0, 1)
     run.pass_on(0, 2)
@@ -263,14 +277,23 @@ def test_after_a_jump_leads_are_given_again_with_the_acknowledgement() -> None:
     run.check(range(3))
 
 
-def test_a_shape_that_is_sent_seldom_leaves_the_repertoire() -> None:
-    run = led(COUNTER, *[[INC]] * 3)
-    for _ in range(5):  # in the end it is known to be rare, and the lead goes on at once
+def seldom(run: Total) -> None:
+    """p2 sends updates, but so seldom that it leads without them."""
+    for _ in range(5):
         run.send(2, UPD)
         run.settle()
         for _ in range(60):
             run.send(0, INC)
             run.settle()
+    lead_now(run, 2)
+    for _ in range(20):  # many that are covered: when it is jumped over, the next lead comes at once
+        run.send(0, INC)
+        run.settle()
+
+
+def test_a_shape_that_is_sent_seldom_leaves_the_repertoire() -> None:
+    run = led(COUNTER, *[[INC]] * 3)
+    seldom(run)
     lead = run.sites[2].orderer.leader.lead
     assert [shape.descriptions for shape in lead.shapes.all] == [(("decrement", None),)]  # or increment
     (update,) = run.send(2, UPD)
@@ -297,35 +320,6 @@ def test_the_first_lead_waits_until_it_would_have_covered_enough() -> None:
     run.check(range(2))
 
 
-def test_beside_casts_that_conflict_the_others_are_acknowledged_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next one that conflicts finds the clocks where they would be in `single_phase`."""
-    monkeypatch.setattr(total, "CONTESTED", 2)
-    run = Total(3, TYPES)
-    run.send(2, FREE)
-    run.pass_on(2, 0)
-    site = run.sites[0].orderer
-    assert not run.ways[0, 2]
-    assert site.deadline() is None
-    run.send(2, ORDERED)
-    run.settle()
-    for _ in range(2):
-        (free,) = run.send(2, FREE)
-        run.pass_on(2, 0)
-        assert run.order(0)[-1] == (2, free.seq)
-        assert not run.ways[0, 2]  # nobody waits for that: it is handed over first
-        assert site.deadline() == run.now + total.POLITE_NS
-        site.wake(run.now + total.POLITE_NS)
-        run._turn(0)
-        assert told(run.ways[0, 2]) == [("ack", free.stamp)]
-        run.settle()
-    run.send(2, FREE)
-    run.pass_on(2, 0)
-    assert not run.ways[0, 2]
-    assert site.deadline() is None
-    run.settle()
-    run.check(range(3))
-
-
 def test_patience_grows_with_what_is_under_way() -> None:
     run = Total(2, COUNTER)
     for _ in range(40):
@@ -341,12 +335,7 @@ def test_patience_grows_with_what_is_under_way() -> None:
 def test_a_lead_keeps_what_it_has_promised_though_it_is_worth_less() -> None:
     """More is under way than when it was given: a shape that was left out as rare is not, but the lead lies ahead still."""
     run = led(COUNTER, *[[INC]] * 3)
-    for _ in range(5):
-        run.send(2, UPD)
-        run.settle()
-        for _ in range(60):
-            run.send(0, INC)
-            run.settle()
+    seldom(run)
     leader = run.sites[2].orderer.leader
     assert [shape.descriptions for shape in leader.lead.shapes.all] == [(("decrement", None),)]  # or increment
     leader.patience, leader.wanted = 1_000, True
@@ -395,12 +384,31 @@ def test_a_type_that_conflicts_with_nothing_is_delivered_when_it_comes_from_the_
     run.pass_on(2, 0, 2)
     assert run.order(0) == [(2, free.seq)]
     run.settle()
-    run.sites[0].orderer.contested = 0
     run.send(1, FREE)
     run.pass_all(1, 0)
     assert not run.ways[0, 1]  # nobody acknowledges it, and nobody has led
     assert "leads" not in run.sites[0].notes
     run.settle()
+    run.check(range(3))
+
+
+@pytest.mark.parametrize("message", [FREE, INC], ids=["free", "covered"])
+def test_what_nobody_waits_for_is_acknowledged_later(message: Message, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one that conflicts finds the clocks where they would be in `single_phase`."""
+    monkeypatch.setattr(total, "BUSY", 0)  # free ones move the clock
+    run = Total(3, TYPES) if message is FREE else led(COUNTER, [INC], [], [INC])
+    for _ in range(3):
+        (cast,) = run.send(2, message)
+        run.pass_on(2, 0)
+        site = run.sites[0].orderer
+        assert run.order(0)[-1] == (2, cast.seq)
+        assert not run.ways[0, 2]
+        assert site.deadline() == run.now  # once the turn is over
+        site.wake(run.now)
+        run._turn(0)
+        assert told(run.ways[0, 2]) == [("ack", cast.stamp[:1])]
+        assert site.deadline() is None
+        run.settle()
     run.check(range(3))
 
 
@@ -535,8 +543,11 @@ def _cast(seq: int, stamp: list[int], *types: str) -> Cast:
     [
         (_cast(1, [], "increment"), "do not increase"),
         (_cast(1, [0], "increment"), "do not increase"),
-        (_cast(1, [1, 5, 1], "increment"), "depends on rank 5"),
-        (_cast(1, [1, -1, 1], "increment"), "depends on rank -1"),
+        (_cast(1, [1, 5, 1], "increment"), "depends on cast 1 of rank 5"),
+        (_cast(1, [1, -1, 1], "increment"), "depends on cast 1 of rank -1"),
+        (_cast(1, [1, 0, 9], "increment"), "depends on cast 9 of rank 0"),  # itself
+        (_cast(1, [1, 1, 7], "increment"), "depends on cast 7 of rank 1"),  # which this site has not sent
+        (_cast(1, [1, 1, -7], "increment"), "depends on cast -7 of rank 1"),
         (_cast(1, [1, 0], "increment"), "are not pairs"),
         (_cast(1, [1], "increase"), "none of this group"),
         (Direct(1, [1, 2]), "malformed acknowledgement"),
@@ -644,10 +655,10 @@ def test_any_schedule(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leads, "LENGTH", data.draw(st.sampled_from([2, 4, 16])))
         patch.setattr(total, "_PATIENCE", data.draw(st.integers(0, 1)))
+        patch.setattr(total, "BUSY", data.draw(st.sampled_from([0, 300, 1 << 40])))
         block = data.draw(st.sampled_from([2, 5, 32]))
         patch.setattr(total, "BLOCK", block)
         patch.setattr(passing, "BLOCK", block)
-        patch.setattr(total, "CONTESTED", data.draw(st.sampled_from([0, 3, 1 << 40])))
         patch.setattr(waiting, "_ROOM", data.draw(st.sampled_from([1, 32])))
         make = data.draw(st.sampled_from([Total, eager, peaceful]))
         run = make(data.draw(st.integers(2, 4)), RELATIONS[name])

@@ -75,6 +75,23 @@ def test_too_many_parts_are_gathered_by_conflict() -> None:
     assert parts(Shapes(COUNTER), typed(*["increment", "update"] * 3, "look")) == [[0, 1, 2, 3, 4, 5], [6]]
 
 
+def test_of_more_kinds_than_parts_some_travel_together() -> None:
+    shapes = Shapes(Conflicts.by_item())
+    named = [(None, [name]) for name in "abcdefg"]
+    assert parts(shapes, named) == [[0, 1, 2, 3], [4, 5, 6]]
+    assert not any(shapes.of_batch(part) is shapes.whole for part in shapes.split(batch(named)))
+    assert len(parts(shapes, [(None, [str(number)]) for number in range(16)])) == PARTS_MAX
+    assert len(parts(shapes, [(None, [str(number)]) for number in range(17)])) == 1  # they conflict with everything
+
+
+def test_free_kinds_do_not_travel_with_others() -> None:
+    shapes = Shapes(Conflicts.by_both({"insert": ["insert"], "log": []}))
+    named: list[tuple[str | None, list[str] | None]] = [("insert", ["a"]), ("log", ["a"]), ("insert", ["b"])]
+    named += [("log", [name]) for name in "bcde"]
+    assert parts(shapes, named) == [[0, 2], [1, 3, 4, 5], [6]]
+    assert [shapes.of_batch(part).free for part in shapes.split(batch(named))] == [False, True, True]
+
+
 def test_a_large_batch_is_parted_by_conflict_alone() -> None:
     found = parts(Shapes(COUNTER), typed(*["increment", "look"] * 100))
     assert found == [list(range(0, 200, 2)), list(range(1, 200, 2))]

@@ -17,6 +17,7 @@ from isotone.pipeline.oracle import check_history
 from isotone.pipeline.oracle.check import Expectation
 from isotone.protocol.ordering.orderer import Batch, Evidence
 from isotone.protocol.semantic import leads
+from isotone.protocol.semantic.shapes import Shape
 from isotone.protocol.semantic.total import SemanticTotal
 from isotone.trace.recorder import TraceRecorder
 from tests.protocol.orderer_bench import Bench
@@ -179,8 +180,22 @@ class Total:
         names = ["integrity", "duplication", "semantic_fifo", "semantic_causal", "semantic_total"]
         report = check_history(rows, names, expected=Expectation(conflicts=self.conflicts))
         assert not report.violated(), [(check.name, check.witness) for check in report.checks if check.verdict == "violated"]
+        self._check_positions()
         for one, two in combinations(together, 2):
             assert sorted(self.order(one)) == sorted(self.order(two))
+
+
+    def _check_positions(self) -> None:
+        """A cast has one position, no other cast has it, and conflicting ones are delivered in their order."""
+        positions: dict[Place, Any] = {}
+        for site in self.sites:
+            before: list[tuple[Any, Shape]] = []
+            for sender, cast, position, _ in site.delivered:
+                assert positions.setdefault((sender, cast.seq), position) == position
+                shape = site.orderer.shapes.of_cast(cast)
+                assert all(position > other for other, one in before if site.orderer.shapes.conflict(one, shape))
+                before.append((position, shape))
+        assert len(set(positions.values())) == len(positions)
 
 
 def told(records: Sequence[Any]) -> list[tuple[str, list[int]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -64,3 +65,14 @@ async def take(group: isotone.Group, count: int) -> list[isotone.Delivery]:
                 if len(found) == count:
                     break
     return found
+
+
+def free_addresses(count: int) -> list[str]:
+    """Loopback addresses that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    for one in sockets:
+        one.close()
+    return addresses

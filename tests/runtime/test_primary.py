@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 
 import isotone
 from isotone.runtime.probe import status, switch
-from tests.runtime.helpers import run, together, until
+from tests.runtime.helpers import free_addresses, run, together, until
 from tests.runtime.test_live import Member
 
 pytestmark = pytest.mark.live
@@ -24,17 +23,6 @@ MS = 1_000_000
 TIMING = isotone.Timing(
     heartbeat_ns=50 * MS, soft_ns=200 * MS, hard_ns=600 * MS, closed_ns=300 * MS, change_ns=400 * MS, probe_ns=100 * MS
 )  # fmt: skip
-
-
-def free_addresses(count: int) -> list[str]:
-    """Loopback addresses that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-    for one in sockets:
-        one.close()
-    return addresses
 
 
 def joining(name: str, addresses: list[str], **settings: Any) -> isotone.Group:

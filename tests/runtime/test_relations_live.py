@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import isotone
 from isotone.model.conflicts import named
 from isotone.model.errors import Closed, ConfigError
+from isotone.model.settings import MS
+from isotone.runtime.group import LIVE_TIMING
 from isotone.trace import read_trace
-from tests.runtime.helpers import members, run, take, together
+from tests.runtime.helpers import free_addresses, members, run, take, together
 
 pytestmark = pytest.mark.live
 
@@ -29,6 +33,26 @@ def test_another_relation_and_a_plain_order_are_refused() -> None:
             assert together(a, b)
 
     run(main())
+
+
+def test_who_would_found_a_group_with_another_relation_is_told_and_founds_none(caplog: pytest.LogCaptureFixture) -> None:
+    timing = msgspec.structs.replace(LIVE_TIMING, probe_ns=20 * MS, name_conflict_ns=4_000 * MS)
+
+    async def main() -> None:
+        addresses = free_addresses(2)
+        groups = [
+            isotone.join(
+                "test", name=name, listen=own, seeds=addresses, order="semantic_total", conflicts=relation, timing=timing
+            )
+            for name, own, relation in zip("ab", addresses, (COUNTER, LOOSE), strict=True)
+        ]  # fmt: skip
+        for outcome in await asyncio.gather(*(group.start() for group in groups), return_exceptions=True):
+            assert isinstance(outcome, Closed)
+            assert "type 'increment' conflicts with 'update' at a#" in str(outcome)
+
+    run(main())
+    waiting = [record.getMessage() for record in caplog.records if "still trying" in record.getMessage()]
+    assert any("different conflict relations" in message for message in waiting), waiting
 
 
 def test_a_message_that_the_relation_does_not_know_is_an_error_at_send(tmp_path: Path) -> None:
@@ -51,6 +75,7 @@ def test_a_message_that_the_relation_does_not_know_is_an_error_at_send(tmp_path:
     ("settings", "text"),
     [
         ({"conflicts": COUNTER}, "order 'single_phase' looks at no conflict relation: one goes with semantic_causal"),
+        ({"order": "auto", "conflicts": COUNTER}, "order 'auto' looks at no conflict relation: one goes with semantic_causal"),
         ({"order": "semantic_total", "conflicts": {"by": "item"}}, r"must be isotone.Conflicts, such as Conflicts.by_item\(\)"),
         (
             {"order": "semantic_total", "conflicts": isotone.Conflicts("predicate", name="nobody's")},

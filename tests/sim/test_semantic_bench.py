@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from random import Random
@@ -9,11 +10,15 @@ from random import Random
 import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+import semantic_live
 from ratios import ratio
 from semantic import BOUND, GAIN, PLAIN, Cell, Found, cells_of, page, picture, simulate, verdicts
-from semantic_loads import LOADS, conflicts, kinds, phases, relation_of
+from semantic_flow import flow, places, section
+from semantic_loads import LOADS, SHARES, conflicts, kinds, phases, relation_of
 
 from isotone.runtime.bench_member import Mix
+
+FLOWS = dict.fromkeys(places(), 1_000.0)
 
 
 @pytest.mark.parametrize("load", LOADS)
@@ -70,19 +75,83 @@ def fabricated(slow: Cell | None = None, factors: tuple[float, ...] = (1.2, 1.2,
 )
 def test_a_requirement_that_is_not_met_is_named(slow: Cell | None, fails: list[int]) -> None:
     found = fabricated(slow)
-    wrong = [index for index, (_, bound, ratios) in enumerate(verdicts(found)) if any(one.beyond(bound) for one in ratios)]
+    wrong = [index for index, one in enumerate(verdicts(found)) if one.beyond()]
     assert wrong == fails
-    assert page(found, {}, "command").count("does not hold") == len(fails)
+    assert page(found, FLOWS, {}, "command").count("does not hold") == len(fails)
     assert picture(found).count("<circle") == 4 * 5 * 5
 
 
 def test_chance_is_neither_met_nor_missed() -> None:
     cell = Cell("WAN", "high", "counter", 1.0, GAIN)
-    told = page(fabricated(cell, (0.97, 1.0, 1.05)), {}, "command")
+    told = page(fabricated(cell, (0.97, 1.0, 1.05)), FLOWS, {}, "command")
     assert "does not hold" not in told
     assert "| 1.007 ± 0.100 | 1 of 100, 0 beyond chance | chance |" in told
-    assert "1 of 100, 1 beyond chance" in page(fabricated(cell, (1.04, 1.05, 1.06)), {}, "command")
-    assert "| 1.050 | 1 of 100, 1 beyond chance | does not hold |" in page(fabricated(cell, (1.05,)), {}, "command")
+    assert "1 of 100, 1 beyond chance" in page(fabricated(cell, (1.04, 1.05, 1.06)), FLOWS, {}, "command")
+    assert "| 1.050 | 1 of 100, 1 beyond chance | does not hold |" in page(fabricated(cell, (1.05,)), FLOWS, {}, "command")
+
+
+def test_throughput_is_what_the_ports_carry() -> None:
+    plain, gain = (flow(("items 10", 0.1, order)) for order in (PLAIN, GAIN))
+    assert 12_000 < plain < 15_625
+    assert 12_000 < gain < 15_625
+    told = section({**FLOWS, ("items 10", 0.1, GAIN): 900.0})
+    assert sum(line.startswith(("| types", "| counter", "| items")) for line in told) == 25
+    assert "| items 10 | 10% | 1,000 | 900 (0.900) | 1,000 |" in told
+    assert any("0.900" in line and "1.000" in line for line in told)
+
+
+def recorded(load: str = "", share: float = 0.0, *, which: str = "all", slow: tuple[float, ...] = ()) -> semantic_live.Live:
+    """A live record that meets every requirement, but for one row, which is slower by a factor in each set."""
+    live: semantic_live.Live = {}
+    for name in LOADS:
+        rows = []
+        for part in SHARES:
+            for order in (PLAIN, GAIN, BOUND):
+                mean = {PLAIN: 2.0, GAIN: 1.0 + part}.get(order, 1.0)
+                here = {"all": mean, "conflicting": 2.0 if part else None, "commuting": 1.0 if part < 1 else None}
+                row: dict[str, object] = {"share": part, "order": order}
+                for what, value in {**here, "messages_per_s": 1000.0}.items():
+                    factors = slow if (name, part, what, order) == (load, share, which, GAIN) else (1.0, 1.0, 1.0)
+                    row[what] = [value and (value / factor if what == "messages_per_s" else value * factor) for factor in factors]
+                rows.append(row)
+        live[name] = {"members": 5, "size": 50, "rate": 20.0, "sets": 3, "rows": rows}
+    return live
+
+
+@pytest.mark.parametrize(
+    ("load", "share", "which", "fails"),
+    [
+        ("", 0.0, "all", []),
+        ("types", 0.5, "commuting", [0]),
+        ("items 1", 0.1, "all", [1, 4]),
+        ("counter", 0.01, "commuting", [2]),
+        ("items 10", 0.01, "conflicting", [3]),
+        ("counter", 0.01, "conflicting", []),
+        ("items 1000", 1.0, "all", [5]),
+        ("counter", 1.0, "messages_per_s", [6]),
+    ],
+)
+def test_a_requirement_that_is_not_met_live_is_named(load: str, share: float, which: str, fails: list[int]) -> None:
+    live = recorded(load, share, which=which, slow=(2.2, 2.2, 2.2))
+    assert json.loads(semantic_live.written(live)) == live
+    assert [index for index, one in enumerate(semantic_live.verdicts(live)) if one.beyond()] == fails
+    told = "\n".join(semantic_live.section(live))
+    assert told.count("does not hold") == len(fails)
+    assert sum(line.startswith(("| types", "| counter", "| items")) for line in told.splitlines()) == 25
+
+
+def test_some_shares_alone_can_be_told_live() -> None:
+    rows = [row for row in recorded()["types"]["rows"] if row["share"] == 1.0]
+    told = semantic_live.section({"types": {**recorded()["types"], "rows": rows}})
+    assert not any("nothing, in" in line for line in told)
+    assert sum(line.startswith("| everything") for line in told) == 1
+
+
+def test_a_round_without_a_rare_message_says_nothing_live() -> None:
+    live = recorded("types", 0.01, which="conflicting", slow=(1.0, 1.0, 1.0))
+    rows = live["types"]["rows"]
+    next(row for row in rows if row["share"] == 0.01 and row["order"] == GAIN)["conflicting"][1] = None
+    assert "does not hold" not in "\n".join(semantic_live.section(live))
 
 
 def test_a_ratio_is_that_of_all_seeds_together() -> None:

@@ -91,6 +91,13 @@ def test_unreadable_files_are_config_errors(tmp_path: Path) -> None:
         parse_overrides(["novalue"])
 
 
+def test_what_is_wrong_with_a_conflict_file_is_said_of_that_file(tmp_path: Path) -> None:
+    (tmp_path / "group.toml").write_text('members = ["a"]\norder = "semantic_total"\nconflicts = "relation.toml"\n')
+    (tmp_path / "relation.toml").write_text('by = "items"')
+    with pytest.raises(ConfigError, match=r"conflict file .*relation\.toml: unknown value of by 'items'"):
+        load_scenario(tmp_path / "group.toml")
+
+
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_shipped_scenarios_load(path: Path) -> None:
     assert load_scenario(path).name == path.stem

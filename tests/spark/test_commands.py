@@ -172,7 +172,7 @@ def test_types_of_the_trace_that_the_conflict_file_does_not_know(spark: Any, tmp
     sent = {**ROW, "kind": "send", "type": "putt"}
     jsonl(tmp_path / "t" / "a.jsonl", sent, {**ROW, "step": 2, "type": "putt"}, {**sent, "step": 3, "number": 2})
     error = refused(capsys, "verify", tmp_path / "t", "--conflicts", file, "--checks", "semantic_total")
-    assert "unknown message type 'putt': did you mean 'put'?" in error
+    assert "not one for this trace: unknown message type 'putt': did you mean 'put'?" in error
 
 
 def test_a_full_disk_is_one_line(spark: Any, swapped: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,8 @@ def _lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     lines = [("view", f"{view}, membership {found['membership']}{changing}")]
     if found["blocked"]:
         lines.append(("blocked", found["blocked"]))
+    if found.get("obstacle"):
+        lines.append(("obstacle", found["obstacle"]))
     for member in members:
         lines.append(("member", f"{member}  {_how(member, found, links.get(member), suspected.get(member))}"))
     for peer in (peer for peer in links if peer not in members):

@@ -86,8 +86,9 @@ class Conflicts(msgspec.Struct, frozen=True, array_like=True, dict=True):
 
         It must say the same in every process and at any time. Processes compare the name and the version, not the function.
         """
-        if not name or len(name) > WORD_MAX or len(version) > WORD_MAX:
-            raise ConfigError(f"a conflict predicate needs a name, and a version if you like, of at most {WORD_MAX} characters")
+        words = isinstance(name, str) and isinstance(version, str)
+        if not words or not name or len(name) > WORD_MAX or len(version) > WORD_MAX:
+            raise ConfigError(f"a conflict predicate needs a name, and a version if you like: texts up to {WORD_MAX} long")
         if not callable(function):
             raise ConfigError(f"the function of conflict predicate {name!r} is {function!r}: it cannot be called")
         if _PREDICATES.setdefault((name, version), function) is not function:
@@ -301,6 +302,10 @@ def conflicts_from(content: Mapping[str, Any]) -> Conflicts:
     by = content.get("by")
     if by is None:
         raise ConfigError(f"by is missing: say one of {', '.join(WAYS)}")
+    if by == "predicate":
+        raise ConfigError("a predicate is a function: declare it in Python, with Conflicts.by_predicate")
+    if by == "everything":
+        raise ConfigError("where everything conflicts no relation is needed: leave it out")
     if by not in WAYS:
         raise unknown("value of by", str(by), WAYS)
     if by == "item":
@@ -333,6 +338,8 @@ def _table(content: Mapping[str, Any], name: str) -> Mapping[str, list[str]]:
     if not isinstance(table, Mapping):
         raise ConfigError(f"{name} must be a table: per type, the list of types it conflicts with")
     for type_, others in table.items():
+        if not isinstance(type_, str):
+            raise ConfigError(f"{type_!r} in {name} is no type: must be a text")
         if not type_:
             raise ConfigError(f"a type in {name} has no name")
         if len(type_) > WORD_MAX:
@@ -350,9 +357,14 @@ def _listed(pairs: Iterable[Pair], types: Iterable[str]) -> dict[str, list[str]]
     return table
 
 
-def _lists(table: Mapping[str, Iterable[str]]) -> dict[str, Any]:
-    """Any collections of texts as the lists of a file; one text alone stays, to be refused."""
-    return {type_: others if isinstance(others, str) else sorted(others) for type_, others in table.items()}
+def _lists(table: Mapping[str, Iterable[str]]) -> Any:
+    """Any collections of texts as the lists of a file; what is none stays, to be refused."""
+    if not isinstance(table, Mapping):
+        return table
+    return {
+        type_: list(others) if isinstance(others, Iterable) and not isinstance(others, str) else others
+        for type_, others in table.items()
+    }
 
 
 def _closed(table: Mapping[str, list[str]], types: tuple[str, ...]) -> tuple[Pair, ...]:

@@ -203,7 +203,10 @@ class _Scan:
             some, others, rejects, words = pickle.loads(row.payload)
             if self._law.expectation.conflicts is not None:
                 for type_, items in sorted(words, key=str):
-                    self._law.expectation.conflicts.validate(type_, items)
+                    try:
+                        self._law.expectation.conflicts.validate(type_, items)
+                    except ConfigError as error:
+                        raise ConfigError(f"the conflict relation that was given is not one for this trace: {error}") from None
             pieces.extend(some)
             parts.extend(others)
             if with_load:

@@ -66,6 +66,8 @@ class Endpoint:
         relation = config.ordering.relation
         self._named = relation is not None and relation.by_name
         self._conflicts = relation if relation is not None and relation.by != "item" else None  # or items are all it looks at
+        by_types = self._conflicts is not None and self._conflicts.by == "operation"
+        self._types_known = self._conflicts.table if self._conflicts is not None and by_types else {}
         self._next_number = 1
         self._wanted: Switch | None = None  # asked for by the application, and not yet by this process
         self._upcalls: list[Upcall] = []
@@ -110,7 +112,7 @@ class Endpoint:
         columns: tuple[Types | None, Items | None] = (None, None)
         if payloads and (types is not None or items is not None):
             columns = described(len(payloads), types, items, self._named)
-        if self._conflicts is not None:
+        if self._conflicts is not None and not (types and len(payloads) == 1 and types[0] in self._types_known):
             self._conflicts.validate_all(len(payloads), *columns)
         accepted, size = self.pending.add(payloads, *columns)
         if accepted and self.recorder is not None:
@@ -491,6 +493,7 @@ class Endpoint:
             "closed": self.closed,
             "membership": self.config.membership,
             "blocked": self.blocked,
+            "obstacle": self.membership.obstacle,
             "view": str(epoch.view.id) if epoch else None,
             "members": list(epoch.view.members) if epoch else [],
             "core": [epoch.view.members[rank] for rank in sorted(epoch.orderer.core)] if epoch else [],

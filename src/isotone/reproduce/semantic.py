@@ -190,11 +190,11 @@ def latency(results: Results, quick: bool) -> Section:
                 + ", ".join(f"{share:.0%} {value:.2f}" for share, value in zip(free, quickly[network], strict=True)),
                 judged.criterion,
                 judged.holds,
-                "Acknowledgements of the conflicting messages travel in the same streams: "
+                "Acknowledgements travel in the same streams, though nobody waits for those of such messages: "
                 + ", ".join(f"{share:.0%} {value:.2f}" for share, value in zip(free, acks[network], strict=True))
-                + " multicasts per message, none in causal order. Where there are none, and where nothing is lost, the two "
-                "orders take the same time. A reading that fits, not measured by itself: one that is lost holds up the messages "
-                "that its sender sends after it, until it is sent again.",
+                + " multicasts per message, none in causal order. A reading that fits, not measured by itself: one that is lost "
+                "holds up the messages that its sender sends after it; one that arrives tells early that a message before it is "
+                "missing.",
             )
         )
     weak = ("semantic_causal", "semantic_fifo")

@@ -169,7 +169,10 @@ class Group:
         after = _FOUND_AFTER_NS if waits else 0
         return msgspec.structs.replace(self._config, address=self._address, founder=founder, found_after_ns=after)
 
-    def _hint(self) -> str:
+    def _hint(self, driver: Driver) -> str:
+        obstacle = driver.endpoint.status().get("obstacle")
+        if obstacle:
+            return str(obstacle)
         if self._config.membership == "primary":
             return f"waiting for all founders, {', '.join(self._config.founders)}, to be there anew, or for their group to go on"
         return "nobody may found the group? give all processes the same list of seeds, their own address included"
@@ -190,7 +193,7 @@ class Group:
                     refusal = driver.network.seeds.verdict()
                     if refusal is not None and not driver.joined.done():
                         raise ConfigError(f"cannot join group {self.group!r}: {refusal}")
-                    driver.network.seeds.report(driver.network.linked(), self._hint())
+                    driver.network.seeds.report(driver.network.linked(), self._hint(driver))
         except TimeoutError:
             if not limit.expired():
                 raise

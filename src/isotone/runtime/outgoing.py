@@ -54,6 +54,7 @@ class Outgoing:
         self._payload_bytes = payload_bytes
         self._schedule = schedule
         self._conflicts = conflicts
+        self._types_known = conflicts.table if conflicts is not None and conflicts.by == "operation" else {}  # they say it all
         self.buffer: list[bytes] = []
         """What the endpoint has not taken yet."""
         self.unsure = True
@@ -80,7 +81,7 @@ class Outgoing:
             raise self._too_long(size)
         if type is not None or items is not None:  # here, since the caller is not there any more when the buffer is handed on
             items = copied(type, items)
-        if self._conflicts is not None:
+        if self._conflicts is not None and type not in self._types_known:
             self._conflicts.validate(type, items)
         buffer = self.buffer
         buffer.append(payload)

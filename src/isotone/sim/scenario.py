@@ -189,7 +189,9 @@ def read_scenario(path: str | Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error}") from None
     data.setdefault("name", Path(path).stem)
     if isinstance(data.get("conflicts"), str):
-        data["conflicts"] = read_conflicts(Path(path).parent / data["conflicts"])
+        file = Path(path).parent / data["conflicts"]
+        load_conflicts(file)  # what is wrong with it is said of that file
+        data["conflicts"] = read_conflicts(file)
     return data
 
 

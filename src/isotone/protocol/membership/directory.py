@@ -100,10 +100,14 @@ class Directory:
         if said is None:
             said = self.said[process] = Said(now)
         said.time = now
+        self.met(process, now)
+        return said
+
+    def met(self, process: ProcessId, now: int) -> None:
+        """A process is there, whether or not it counts: it is probed as often as one that answers."""
         if self._silent.get(process):
             self._silent[process] = 0
             self._probe_at[process] = now
-        return said
 
     def hears(self, process: ProcessId, now: int) -> bool:
         """Whether `process` said anything of late."""

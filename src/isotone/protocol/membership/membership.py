@@ -62,6 +62,7 @@ class Membership:
         self._needed_at = 0
         self._act_at: int | None = None
         self._refused_at: int | None = None
+        self.obstacle: str | None = None  # why this process has no view yet, where somebody is there that it cannot be with
         self._stranded = False  # a member has frozen the view for an own round that another one's decision ended
         self._refused_last = 0
         self._stranger: ProcessId | None = None  # heard before any view, and cannot be in a group with this process
@@ -133,6 +134,8 @@ class Membership:
             self.detector.check(now)
             self.heartbeat(now)
             self.dirty = True
+            if self.obstacle is not None and not self._is_refused(now):
+                self.obstacle = None
         if now >= self._probe_tick_at:
             self._probe_tick_at = now + self._timing.probe_ns // 2
             for peer in self.directory.due(self.rounds.inside - self._departed, now):
@@ -256,6 +259,7 @@ class Membership:
             self.end(reason, now)
         else:  # neither founds a group beside the other's: both end, unless one of them goes away
             self._stranger, self._stranger_at = peer, now
+            self.directory.met(peer, now)  # or each would forget between two probes that the other is there
             self._refused(reason, now)
             if self._ended:
                 self._host.send(peer, Refuse(reason, False))
@@ -309,6 +313,7 @@ class Membership:
         if self._refused_at is None or not self._is_refused(now):
             self._refused_at = now
         self._refused_last = now
+        self.obstacle = reason
         if now - self._refused_at >= self._timing.name_conflict_ns:
             self.end(reason, now)
 
@@ -447,7 +452,7 @@ class Membership:
         """A view was installed: begin afresh, and tell the others at once."""
         self._view = view
         self._departed.clear()
-        self._refused_at = None
+        self._refused_at = self.obstacle = None
         self._wanted = None
         self._stranded = False
         self._tick_at = now

@@ -71,7 +71,7 @@ class AllAck(Orderer):
             stamp = cast.stamp
             if not stamp or stamp[0] <= last:
                 raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {stamp[:1]} after {last}")
-            self.dependencies.check(stamp, 1)
+            self.dependencies.check(stamp, 1, sender)
             last = stamp[0]
         for cast in casts:
             heappush(self.waiting, (self._key(cast.stamp[0], sender), sender, cast))

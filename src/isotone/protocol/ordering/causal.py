@@ -30,7 +30,7 @@ class Causal(Orderer):
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
         queue = self.waiting[sender]
         for cast in casts:
-            self.dependencies.check(cast.stamp, 0)
+            self.dependencies.check(cast.stamp, 0, sender)
         for cast in casts:
             if not queue and self.dependencies.satisfied(cast.stamp, 0):
                 self._deliver(sender, cast)

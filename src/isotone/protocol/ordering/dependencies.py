@@ -43,25 +43,36 @@ class Dependencies:
                 return False
         return True
 
-    def check(self, stamp: Sequence[int], start: int) -> None:
-        """Raise `RemoteProtocolError` unless `stamp[start:]` has the right form."""
+    def check(self, stamp: Sequence[int], start: int, sender: int) -> None:
+        """Raise `RemoteProtocolError` unless `stamp[start:]` is something that a cast of `sender` may say."""
         if (len(stamp) - start) % 2:
             raise RemoteProtocolError("a cast's dependencies are not pairs")
         count = len(self.delivered)
         for i in range(start, len(stamp), 2):
-            if not 0 <= stamp[i] < count:
-                raise RemoteProtocolError(f"a cast depends on rank {stamp[i]} of {count}")
+            if not 0 <= stamp[i] < count or stamp[i] == sender or stamp[i + 1] <= 0:
+                raise self._nonsense(sender, stamp[i], stamp[i + 1])
 
-    def met(self, stamp: Sequence[int], start: int) -> bool:
-        """`check` and `satisfied` in one call."""
-        delivered, met = self.delivered, True
+    def missed(self, stamp: Sequence[int], start: int, sender: int) -> int:
+        """`check`, and how many casts that are delivered here `stamp[start:]` does not name; -1 unless it is satisfied.
+
+        For those that deliver own casts at once: so nobody can name more of them.
+        """
+        delivered, found, satisfied = self.delivered, 0, True
         count = len(delivered)
         if (len(stamp) - start) % 2:
-            self.check(stamp, start)
+            self.check(stamp, start, sender)
         for i in range(start, len(stamp), 2):
-            other = stamp[i]
-            if not 0 <= other < count:
-                self.check(stamp, start)
-            elif delivered[other] < stamp[i + 1]:
-                met = False
-        return met
+            other, named = stamp[i], stamp[i + 1]
+            if not 0 <= other < count or other == sender or named <= 0:
+                raise self._nonsense(sender, other, named)
+            lack = delivered[other] - named
+            if lack < 0:
+                if other == self.rank:
+                    raise self._nonsense(sender, other, named)
+                satisfied = False
+            found += lack
+        return found if satisfied else -1
+
+    @staticmethod
+    def _nonsense(sender: int, other: int, named: int) -> RemoteProtocolError:
+        return RemoteProtocolError(f"a cast of rank {sender} depends on cast {named} of rank {other}: that cannot be")

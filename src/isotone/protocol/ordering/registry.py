@@ -44,7 +44,8 @@ def validate_remote(peer: str, ordering: Ordering) -> None:
 
 def validate(ordering: Ordering) -> None:
     """Raise `ConfigError` unless a view can be run with `ordering`."""
-    ordering = concrete(ordering)
+    asked = ordering
+    ordering = concrete(asked)
     orderer = find(ordering.order)
     if ordering.policy:
         find_policy(ordering.policy)
@@ -55,12 +56,10 @@ def validate(ordering: Ordering) -> None:
     if ordering.k < 1:
         raise ConfigError(f"k is {ordering.k}: must be at least 1")
     orderer.check_options(ordering.options)
-    conflicts = ordering.conflicts
+    conflicts = asked.conflicts
     if conflicts is not None:
         if not orderer.semantic:
-            semantic = ", ".join(name for name in names() if find(name).semantic)
-            raise ConfigError(
-                f"order {orderer.name!r} looks at no conflict relation: one goes with {semantic or 'semantic orders'}"
-            )
+            semantic = ", ".join(name for name in names() if find(name).semantic) or "semantic orders"
+            raise ConfigError(f"order {asked.order!r} looks at no conflict relation: one goes with {semantic}")
         if conflicts.by == "predicate":
             _ = conflicts.function  # raises where this process does not have it

@@ -90,7 +90,7 @@ class SinglePhase(Clocked):
             if not stamp or stamp[0] <= last:
                 raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {stamp[:1]} after {last}")
             if len(stamp) > 1:
-                self.dependencies.check(stamp, 1)
+                self.dependencies.check(stamp, 1, sender)
             last = stamp[0]
         for cast in casts:
             ts = cast.stamp[0]

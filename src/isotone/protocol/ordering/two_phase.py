@@ -96,7 +96,7 @@ class TwoPhase(Orderer):
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
         for cast in casts:
             if cast.kind == _MESSAGES:
-                self.dependencies.check(cast.stamp, 0)
+                self.dependencies.check(cast.stamp, 0, sender)
             else:
                 self._check_finals(sender, cast)
         for cast in casts:

@@ -2,16 +2,20 @@
 
 A member's *repertoire* are the shapes that it sends now and then. Its *lead* says: "whatever I send from here on, in my stream,
 with a timestamp up to `end`, is of one of these shapes". So a cast with a timestamp up to that end, which conflicts with none of
-them, needs no acknowledgement of this member. To send another shape the member takes a timestamp beyond the end (it *jumps*);
+them, need not wait for this member's clock. To send another shape the member takes a timestamp beyond the end (it *jumps*);
 that costs the cast a round of acknowledgements, as it had without leads, and ends the lead.
 
 What is promised is a matter of profit alone, never of order. A shape is left out of the repertoire if usually one and a half
 times `patience` casts of others that conflict with it come between two sends, or if `patience`, and eight times the usual
-number, came since the last: then its absence is worth more to them than its jumps cost. A lead waits for `patience` casts that it
-would have covered, without one among the own that would have jumped: until then nobody knows what the member sends. It waits
-for twice as many after each lead that covered less than `patience` before it was jumped over, or that was jumped over by a cast
-that conflicts with nothing that others usually send. Such a member gives a *truce* instead (see `truces`): it names the shapes of
-others of which `patience` came in a row while none of the own that conflict with them was usual.
+number, came since the last: then its absence is worth more to them than its jumps cost. Before it promises anything a member
+waits for `patience` casts that a lead would have covered, without one among the own that would have jumped (a *trial*): until
+then nobody knows what it sends. It waits for twice as many after each lead that covered less than `patience` before it was jumped
+over, or that was jumped over by a cast that conflicts with nothing that others usually send.
+
+After a trial a member leads if it has sent nothing itself, or if half of what came was of shapes that had not come before: these
+only a lead can cover. Otherwise it gives a *truce* (see `truces`), which need not be jumped over where nobody minds. That names
+the shapes of others that are *familiar*, a quarter of what their member sends, or of which `patience` came in a row; but none
+that conflicts with an own one that is usual.
 
 A promise that has covered none of the last casts is not renewed, and at last jumped over: as long as it reaches ahead, everybody
 has to look at what each cast is.
@@ -62,11 +66,10 @@ class Numbers:
     They are more than a repertoire, so that whatever belongs to that has a number.
     """
 
-    __slots__ = ("_number", "_shape", "forgotten", "last", "newest")
+    __slots__ = ("_number", "_shape", "last", "newest")
 
     def __init__(self) -> None:
         self.newest = 0
-        self.forgotten = 0  # the last that was
         self.last: Shape | None = None  # nothing changes if it comes again
         self._number: dict[Shape, int] = {}  # the one that came last is last
         self._shape: dict[int, Shape] = {}
@@ -81,8 +84,7 @@ class Numbers:
             new = number = self.newest
             self._shape[number] = shape
             if len(self._shape) > _NUMBERED_MAX:
-                self.forgotten = self._number.pop(next(iter(self._number)))
-                del self._shape[self.forgotten]
+                del self._shape[self._number.pop(next(iter(self._number)))]
         self._number[shape] = number
         return new
 
@@ -126,8 +128,9 @@ class Leader:
     """The own promises: what was promised, and what is worth promising."""
 
     __slots__ = (
-        "_appeared", "_counts", "_dull", "_found", "_index", "_latest", "_near", "_own", "_rank", "_shapes", "_spared", "_trial",
-        "_vain", "_wait", "lead", "log", "patience", "room", "stirred", "truce", "truce_used", "truce_wanted", "used", "wanted",
+        "_appeared", "_counts", "_dull", "_familiar", "_found", "_index", "_latest", "_near", "_own", "_rank", "_shapes",
+        "_spared", "_strange", "_trial", "_vain", "_wait", "lead", "log", "patience", "room", "stirred", "truce", "truce_used",
+        "truce_wanted", "used", "wanted",
     )  # fmt: skip
 
     def __init__(self, shapes: Shapes, patience: int, appeared: Sequence[Numbers], rank: int) -> None:
@@ -152,15 +155,17 @@ class Leader:
         self.wanted = False  # a lead would have covered a cast, or was jumped over and is worth it
         self.truce_wanted = False
         self._spared = 0  # casts covered since the lead was last jumped over
-        self._trial = self.patience  # so many must come in vain before the next lead, and none be sent that it would not name
+        self._trial = self.patience  # so many must come in vain before the next promise, and none be sent that would jump
         self._wait = self.patience  # so many of these are left
+        self._strange = 0  # so many of those that came had not come before
+        self._familiar = False  # the next truce names what is familiar
         self._vain = 0  # so many came in a row that the own promises reached and did not cover
         self._dull = 0  # so many came since the last that was worth a promise
         self._near = 1  # with fewer that are not covered nothing is due, or hardly
         self.room = 1  # so many in the log are to be learned from
 
     def covers(self, shape: Shape, ts: int, sender: int) -> bool:
-        """A cast of another member came, not a free one: whether it can do without this member's acknowledgement."""
+        """A cast of another member came, not a free one: whether nobody waits for this member's acknowledgement."""
         covered = False
         if ts <= self.truce.end and (sender, self._appeared[sender].number(shape)) in self.truce.names:
             covered = self.truce_used = True
@@ -238,21 +243,30 @@ class Leader:
         if (self.used and not self._wait and half > self.lead.end) or (self.truce_used and half > self.truce.end):
             self.stirred = True  # it is to be renewed
         count, number = 0, self._appeared[sender].number(shape)
-        if number is not None:
-            name = sender, number
-            if worth or name in self._counts.last:
-                count = self._counts.see(name, worth)
+        name = sender, number or 0
+        if number is not None and (worth or name in self._counts.last):
+            count = self._counts.see(name, worth)
         self._dull = 0 if worth else self._dull + 1
         self._vain = 0 if covered or ts > max(self.lead.end, self.truce.end) else self._vain + 1
         if self._vain == VAIN // 2:
             self.used = self.truce_used = False  # they are not renewed
         if worth and not covered:
-            if not self._wait:
+            self._strange += not count
+            if self._wait:
+                self._wait -= 1
+                often = count and not count % max(1, patience)
+                if self._wait and (often or name in self.truce.names):  # otherwise the trial is over
+                    self.truce_wanted = self.stirred = True
+            elif not self._own or 2 * self._strange >= self._trial or len(self._counts.familiar()) > NAMES_MAX:
                 self.wanted = self.stirred = True
             else:
-                self._wait -= 1
-                if self._wait and count >= patience:  # otherwise a lead is next, which is more
-                    self.truce_wanted = self.stirred = True
+                self._try_again()
+                self.truce_wanted = self._familiar = self.stirred = True
+
+    def _try_again(self) -> None:
+        """A trial begins."""
+        self._wait = self._trial
+        self._strange = 0
 
     def _sent(self, shape: Shape, ts: int) -> None:
         """An own cast, not a free one."""
@@ -260,7 +274,7 @@ class Leader:
         if ts > self.lead.end and (
             use is None or ((use.passed >= patience or use.usual >= 12 * patience) and use.rare(patience))
         ):
-            self._wait = self._trial  # a lead would be jumped over
+            self._try_again()  # a lead would be jumped over
         self._use(shape, use)
 
     def _use(self, shape: Shape, use: _Use | None) -> None:
@@ -292,13 +306,17 @@ class Leader:
     def _jump(self, shape: Shape) -> None:
         """The lead is jumped over: whether the next one is worth while, or a truce that need not be jumped over."""
         self.stirred = True
-        spared = [other for site, number in self._counts.usual(self.patience) if (other := self._appeared[site].shape(number))]
+        names = [*self._counts.usual(self.patience), *self._counts.familiar()]
+        spared = [other for site, number in names if (other := self._appeared[site].shape(number))]
         if spared and not any(self._shapes.conflict(shape, other) for other in spared):
-            self.truce_wanted = True
+            self.truce_wanted = self._familiar = True
         elif self._spared >= self.patience:
             self.wanted = True
         self._trial = self.patience if self.wanted else min(_WAIT_MAX, 2 * self._trial)
-        self._wait = 0 if self.wanted else self._trial
+        if self.wanted:
+            self._wait = 0
+        else:
+            self._try_again()
         self._spared = 0
 
     def due(self, clock: int) -> bool:
@@ -335,14 +353,16 @@ class Leader:
 
     def announce_truce(self, clock: int) -> list[int] | None:
         """Promise to spare what others usually send, if there is anything: returns the end of the truce, and the names."""
-        truce = self.truce
-        self.truce_wanted = self.truce_used = False
+        truce, counts, patience = self.truce, self._counts, self.patience
         names = dict(truce.names) if truce.end > clock else {}
-        for name in self._counts.usual(self.patience):
+        familiar = counts.familiar()
+        wanted = [*counts.usual(patience), *(name for name in familiar if self._familiar or name in truce.names)]
+        self.truce_wanted = self.truce_used = self._familiar = False
+        for name in dict.fromkeys(wanted):
             shape = self._appeared[name[0]].shape(name[1])
             if shape is None or len(names) == NAMES_MAX:
                 continue
-            if all(self._own[one].rare(self.patience) for one in self._index.conflicting(shape)):
+            if all(self._own[one].rare(patience) for one in self._index.conflicting(shape)):
                 names[name] = shape
         if not names:
             return None

@@ -4,9 +4,10 @@ There are two ways of waiting. In *plain* times nobody has promised anything: al
 order of keys, as in `single_phase`, and what a cast is nobody asks. At other times there is a queue per shape (see `waiting`).
 
 Plain is sound since Definition 8 for all sites, which the horizon says, implies (a), (b) and (c): no cast with a smaller key can
-come any more, and what the sender had received has smaller keys. It is no later than the queues as long as no promise lies ahead
-of a clock: then (c) is Definition 8. Free casts are not in the heap: they are delivered where they come. So where there are any,
-(a) holds for all in the heap, or plain times end: a free one may follow one of its sender that knows of something missing.
+come any more, but for free ones, which conflict with none of these, and what the sender had received has smaller keys. It is no
+later than the queues as long as no promise lies ahead of a clock: then (c) is Definition 8. Free casts are not in the heap: they
+are delivered where they come. So where there are any, (a) holds for all in the heap, or plain times end: a free one may follow
+one of its sender that knows of something missing.
 
 Invariants: in plain times the queues, `lone` and `unready` are empty, `ready` says nothing, no promise of another site reaches
 beyond its clock and no own one beyond what this site has said; at other times the heap is empty.
@@ -24,7 +25,7 @@ from isotone.protocol.ordering.orderer import Evidence, Outbox
 from isotone.protocol.semantic.leads import Lead
 from isotone.protocol.semantic.shapes import Shape, Shapes
 from isotone.protocol.semantic.truces import Truce
-from isotone.protocol.semantic.waiting import Entry, Queue, Queues
+from isotone.protocol.semantic.waiting import KEY, Entry, Queue, Queues
 
 BLOCK = 32
 """A block has so many bits of timestamps."""
@@ -129,7 +130,7 @@ class Passing(Clocked):
             past = best
         if key < past and cast.seq <= self.ready[sender]:
             self.lone = None
-            self._deliver(sender, cast)
+            self._deliver(sender, cast, shape.free)
 
     def _advance_all(self, past: int, best: int) -> None:
         work = list(self.queues.of.values())
@@ -189,7 +190,7 @@ class Passing(Clocked):
             if key >= limit:
                 break
             if cast.seq <= self.ready[sender]:
-                self._deliver(sender, cast)
+                self._deliver(sender, cast, one.shape.free)
             elif self.shapes.conflict(one.shape, one.shape):
                 break
             else:
@@ -198,20 +199,22 @@ class Passing(Clocked):
         one.entries[:done] = kept
         return done > len(kept)
 
-    def _deliver(self, sender: int, cast: Cast) -> None:
+    def _deliver(self, sender: int, cast: Cast, free: bool = False) -> None:
         self.undelivered -= 1
         if sender == self.rank:
             self.own -= 1
         evidence = self.past.pop((sender, cast.seq)) if self.gated else None
-        self.outbox.deliver(sender, cast, (0, cast.stamp[0], sender), evidence)
+        ts = cast.stamp[0]
+        place = self.count * cast.seq + sender if free and not ts >> BLOCK else sender
+        self.outbox.deliver(sender, cast, (0, ts, place), evidence)
 
     def conclude(self, present: frozenset[int], now: int) -> list[Cast]:
         if self.plain:
             self.unfold()
         self._find_ready()
         self._line_up()
-        for _, sender, cast, _ in sorted(entry for one in self.queues.of.values() for entry in one.entries):
+        for _, sender, cast, shape in sorted((entry for one in self.queues.of.values() for entry in one.entries), key=KEY):
             if cast.seq <= self.ready[sender]:
-                self._deliver(sender, cast)
+                self._deliver(sender, cast, shape.free)
         self.queues.of.clear()
         return []

@@ -194,10 +194,26 @@ class Shapes:
         runs = self._runs(described)
         if len(runs) <= PARTS_MAX:
             return [self._part(batch, bytes(index in run for index in range(count))) for run in runs]
-        groups = self._groups(list(kinds))
+        groups = self._gathered(self._groups(list(kinds)))
         if not 1 < len(groups) <= PARTS_MAX:
             return [batch]
         return [self._part(batch, bytes(map(group.__contains__, described))) for group in groups]
+
+    def _gathered(self, groups: list[set[Shape]]) -> list[set[Shape]]:
+        """Fewer groups, if they are too many for a part each: as many together as a cast may have descriptions.
+
+        Free shapes stay apart from others: next to one they would have to wait like it.
+        """
+        if len(groups) <= PARTS_MAX:
+            return groups
+        found: dict[bool, list[set[Shape]]] = {False: [], True: []}
+        for group in groups:
+            gathered = found[any(shape.free for shape in group)]
+            if gathered and len(gathered[-1]) + len(group) <= DESCRIPTIONS_MAX:
+                gathered[-1] |= group
+            else:
+                gathered.append(set(group))
+        return found[False] + found[True]
 
     def _runs(self, shapes: Sequence[Shape]) -> list[set[int]]:
         """Messages by shape; one joins an earlier part of its shape unless it conflicts with a part after that."""

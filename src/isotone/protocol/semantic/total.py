@@ -16,18 +16,23 @@ In *plain* times, while no promise lies ahead of what its giver has said, (a), (
 what a cast is but to see that it is one of this group (see `passing`). They end before anybody gives a promise or follows one:
 then all that came is numbered first, so that members mean the same shapes. They begin again when nothing waits.
 
-A site acknowledges a cast unless (c) holds without that everywhere. After one that it had to acknowledge it acknowledges the next
-ones too, a moment later: nobody waits for that, and the next one that conflicts finds the clocks nearly where they would be in
-`single_phase`. With the same clocks it is delivered no later, since Definition 8 implies (a), (b) and (c). Only what jumps over a
-promise may be. A batch may be parted into several casts (see `shapes`), a large one only while nothing of its sender waits.
+A site acknowledges as in `single_phase`, at once if somebody may wait for that, otherwise when it has handed over what came. So
+the next cast that conflicts finds the clocks where they would be there. With the same clocks it is delivered no later, since
+Definition 8 implies (a), (b) and (c). Only what jumps over a promise may be. A batch may be parted into several casts (see
+`shapes`), a large one only while nothing of its sender waits.
 
 Why it is right: conflicting casts are delivered in the order of their keys wherever both are. Let x conflict with m, have the
 smaller key, and come to a process that has delivered m. If (c) held for x's site j by its clock, x had come before, since streams
-are FIFO and stamps exceed every clock said before. If it held by a lead, x comes after the lead in its stream with a timestamp
-within it, so its shape is one of the lead's, or free and m not wild: it does not conflict with m. If by a truce, x comes after
-that and within it: it does not conflict with m's shape. If m is free, x is wild, and the first such of j: its block is after that
-of every clock that j said before, and so after m's. So x had come, and (b) let it go first. Keys respect causality, also through
-messages that conflict with neither of two: there is one clock, and receiving moves it.
+are FIFO and stamps exceed every clock said before; or x is quiet, and then m is wild, so in a later block than x, and j had said
+at least the last clock of the first block, with which nobody is quiet. If it held by a lead, x comes after the lead in its stream
+with a timestamp within it, so its shape is one of the lead's, or free and m not wild: it does not conflict with m. If by a truce,
+x comes after that and within it: it does not conflict with m's shape. If m is free, x is wild, and the first such of j: its block
+is after that of every clock that j said before, and so after m's. So x had come, and (b) let it go first. Keys of casts that
+conflict respect causality, also through messages that conflict with neither of two: there is one clock, all casts say it, and
+receiving moves it. Among quiet casts, which share a timestamp, keys say nothing of causality.
+
+A cast's position is (timestamp, site); that of a free one of the first block (timestamp, N · its number + its site), behind all
+others of that timestamp, since quiet ones share it.
 
 Invariants: whether (a) holds for a cast depends on the casts that are here alone, and nobody delivers one without it, in a
 view or at its end; so members with the same casts end a view alike. Above the level `agreed` what (a) asks for is evidence: who
@@ -52,11 +57,9 @@ from isotone.protocol.semantic.truces import NAMES_MAX
 _MESSAGES = 0
 _LEAD = 2
 _TRUCE = 3
-CONTESTED = 512
-"""After a cast that needs an acknowledgement, so many others get one too."""
-POLITE_NS = 50_000
-"""So late, since nobody waits for it: the cast is handed over first."""
 _PATIENCE = 3
+BUSY = 307
+"""Where more is under way than this, 0.3 casts, free ones move the clock. Times 1024."""
 
 
 class SemanticTotal(Passing):
@@ -69,12 +72,13 @@ class SemanticTotal(Passing):
     semantic = True
     looks = True
     packets = {ACK: "ack", _LEAD: "lead", _TRUCE: "truce"}  # noqa: RUF012
-    __slots__ = ("appeared", "calm", "contested", "crowd", "crowded", "known", "leader", "log", "polite")
+    __slots__ = ("appeared", "calm", "crowd", "crowded", "idle", "known", "leader", "log", "polite", "under_way")
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         super().__init__(outbox, view, rank, seed)
-        self.contested = 0  # so many casts to come are acknowledged though the own promises cover them
-        self.polite = 0  # what these ask for, as `must`
+        self.idle = False  # nothing is left for a turn to do, and nothing came since that is
+        self.polite = 0  # what casts ask for that the own promises cover, as `must`
+        self.under_way = 0  # of how many casts that are here the senders of others did not know yet, the mean, times 1024
         self.crowd = 0  # the mean of what waits over the last turns, times 32
         self.crowded = False  # whether it was large, and has not become small since
         self.appeared = [Numbers() for _ in range(self.count)]
@@ -98,8 +102,12 @@ class SemanticTotal(Passing):
         if not self.plain:
             self._send_among_promises(batch)
             return
-        rank, shapes = self.rank, self.shapes
-        what = shapes.glance(len(batch.payloads), batch.types, batch.items) if batch.number != 0 else shapes.whole
+        rank, shapes, types = self.rank, self.shapes, batch.types
+        known = shapes.known.get(types.values[0]) if shapes.by_types and types is not None and len(types.values) == 1 else None
+        if known is not None and batch.number != 0:  # without a call: most are like this
+            what: Sketch = known
+        else:
+            what = shapes.glance(len(batch.payloads), types, batch.items) if batch.number != 0 else shapes.whole
         ts = self.lcv[rank] + 1
         free = False
         if shapes.frees and type(what) is Shape:
@@ -108,13 +116,16 @@ class SemanticTotal(Passing):
                 self._unfold()
                 self._send_among_promises(batch)
                 return
+            if free and self.under_way < BUSY:
+                ts -= 1
         self.lcv[rank] = self.mrmt = ts
         self.next_keys[rank] = (ts + 1) * self.count + rank
         cast = self.outbox.multicast(_MESSAGES, [ts, *self.received.difference()], batch)
         self.received.delivered[rank] = cast.seq
         if free:
-            self.outbox.deliver(rank, cast, (0, ts, rank))
+            self.outbox.deliver(rank, cast, (0, ts, self.count * cast.seq + rank))
             return
+        self.idle = False
         self.log.append((rank, ts, what, False))
         heappush(self.heap, (ts * self.count + rank, rank, cast))
         self.undelivered += 1
@@ -123,6 +134,7 @@ class SemanticTotal(Passing):
 
     def _send_among_promises(self, batch: Batch) -> None:
         """`_send`, not in plain times."""
+        self.idle = False
         rank, shapes = self.rank, self.shapes
         shape = shapes.of_batch(batch)
         clock = self.lcv[rank]
@@ -133,12 +145,14 @@ class SemanticTotal(Passing):
             ts = self.leader.stamp(shape, ts)
             if ts > clock + 1:
                 self.outbox.note("jumps")
+        elif ts < self.calm and self.under_way < BUSY:
+            ts = clock
         self.lcv[rank] = self.mrmt = ts
         self.next_keys[rank] = (ts + 1) * self.count + rank
         cast = self.outbox.multicast(_MESSAGES, [ts, *self.received.difference()], batch)
         self.ready[rank] = self.received.delivered[rank] = cast.seq
         if shape.free and ts < self.calm:
-            self.outbox.deliver(rank, cast, (0, ts, rank))
+            self.outbox.deliver(rank, cast, (0, ts, self.count * cast.seq + rank))
         else:
             self._queue(rank, cast, shape)
 
@@ -147,6 +161,8 @@ class SemanticTotal(Passing):
 
         Few calls: in a quiet group every function that a turn finds cold costs as much as its work.
         """
+        if self.idle and not self.leader.stirred:
+            return
         leader, clock, mean, waits = self.leader, self.lcv[self.rank], self.crowd >> 5, self.undelivered
         if waits and self.news:
             if self.plain:
@@ -178,10 +194,10 @@ class SemanticTotal(Passing):
             self._fold()
         if self.mrmt >= clock:
             self.catch_up_at = None
+            self.idle = not self.undelivered and self.crowd < 32 and len(self.log) < min(leader.room, SOON)
         elif self.mrmt < self.polite:
-            if self.catch_up_at is None or self.catch_up_at > now + POLITE_NS:
-                self.catch_up_at = now + POLITE_NS
-        elif self.contested and self.catch_up_at is None:
+            self.catch_up_at = now  # as soon as what came is handed over
+        elif self.catch_up_at is None:
             self.catch_up_at = now + CATCH_UP_NS
 
     def _fold(self) -> None:
@@ -209,7 +225,6 @@ class SemanticTotal(Passing):
         if self.plain:
             self._unfold()
         self.mrmt = self.lcv[self.rank]
-        self.contested = 0  # what came before this could not be covered
         self.outbox.direct(kind, [self.mrmt, *what])
         self.outbox.note(note)
 
@@ -221,15 +236,13 @@ class SemanticTotal(Passing):
             return
         rank, count, lcv, shapes = self.rank, self.count, self.lcv, self.shapes
         last, by_types = lcv[sender], shapes.by_types
-        if len(casts) == 1 and shapes.frees and self._pass_on(sender, casts[0]):
+        if len(casts) == 1 and shapes.frees and self._take(sender, casts[0]):
             return
+        self.idle = False
         taken: list[Sketch] = []
         for cast in casts:  # all or none of them
             stamp = cast.stamp
-            ts = stamp[0] if stamp else 0
-            if ts <= last:
-                raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {ts} after {last}")
-            last = ts
+            ts = stamp[0] if stamp else -1
             types = cast.types
             known = shapes.known.get(types.values[0]) if by_types and types is not None and len(types.values) == 1 else None
             if known is not None and cast.number:  # without a call: most are like this
@@ -239,13 +252,16 @@ class SemanticTotal(Passing):
                     what = shapes.glance(len(cast.payloads), types, cast.items) if cast.number else shapes.whole
                 except ConfigError as error:
                     raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
+            if ts <= last:
+                self._check_increase(sender, ts, last, what)
+            last = ts
             if shapes.frees:
-                if not self._calm(stamp, what):
+                if not self._calm(sender, stamp, what):
                     self._unfold()
                     self._accept_among_promises(sender, casts)
                     return
             elif len(stamp) > 1:
-                self.received.check(stamp, 1)
+                self.received.missed(stamp, 1, sender)
             taken.append(what)
         self.news = True
         for cast, what in zip(casts, taken, strict=True):
@@ -258,57 +274,80 @@ class SemanticTotal(Passing):
             self.received.delivered[sender] = cast.seq
             needed = ts - 1 if sender < rank else ts  # Definition 10
             if shapes.frees and type(what) is Shape and what.free:
-                if self.contested:
-                    self.contested -= 1
-                    self.polite = max(self.polite, needed)
-                self.outbox.deliver(sender, cast, (0, ts, sender))
+                if needed > self.polite:
+                    self.polite = needed
+                self.outbox.deliver(sender, cast, (0, ts, count * cast.seq + sender))
                 continue
             if needed > self.must:
                 self.must = needed
-            self.contested = CONTESTED
             self.log.append((sender, ts, what, False))
             heappush(self.heap, (ts * count + sender, sender, cast))
             self.undelivered += 1
 
-    def _pass_on(self, sender: int, cast: Cast) -> bool:
-        """`accept` for a free cast that came alone, in plain times; False if it is none, or has to wait.
+    def _take(self, sender: int, cast: Cast) -> bool:
+        """`accept`, in plain times, for a cast of one type that came alone; False if it is none, or if they may end with it.
 
-        Such casts are what is faster than all others, so what is computed for them is seen: it is as little as can be.
+        Free ones are what is faster than all others, so what is computed for them is seen: it is as little as can be. Others
+        are rare where there are free ones: what is run for them finds the caches cold.
         """
         types, stamp, lcv = cast.types, cast.stamp, self.lcv
         if types is None or not cast.number or len(types.values) != 1 or not self.shapes.by_types:
             return False
         what = self.shapes.known.get(types.values[0])
-        if what is None or not what.free or not stamp or not lcv[sender] < stamp[0] < self.calm:
+        if what is None or what.wild or not stamp or not lcv[sender] + (not what.free) <= stamp[0] < self.calm - 1:
             return False
-        if len(stamp) > 1 and not self.received.met(stamp, 1):
-            return False
+        if len(stamp) > 1:  # as `_met`, with a call less
+            missed = self.received.missed(stamp, 1, sender)
+            if missed < 0:
+                return False
+            self.under_way += (missed << 5) - (self.under_way >> 5)
         ts, count, rank = stamp[0], self.count, self.rank
         lcv[sender] = ts
         self.next_keys[sender] = (ts + 1) * count + sender
         if ts > lcv[rank]:  # UR2
             lcv[rank] = ts
             self.next_keys[rank] = (ts + 1) * count + rank
+            self.idle = False
         self.received.delivered[sender] = cast.seq
-        if self.contested:
-            self.contested -= 1
-            needed = ts - 1 if sender < rank else ts
+        needed = ts - 1 if sender < rank else ts  # Definition 10
+        self.news = True
+        if what.free:
             if needed > self.polite:
                 self.polite = needed
-        self.news = True
-        self.outbox.deliver(sender, cast, (0, ts, sender))
+            self.outbox.deliver(sender, cast, (0, ts, count * cast.seq + sender))
+            return True
+        if needed > self.must:
+            self.must = needed
+        self.idle = False
+        self.log.append((sender, ts, what, False))
+        heappush(self.heap, (ts * count + sender, sender, cast))
+        self.undelivered += 1
         return True
 
-    def _calm(self, stamp: list[int], what: Sketch) -> bool:
+    def _check_increase(self, sender: int, ts: int, last: int, what: Sketch) -> None:
+        """Raise `RemoteProtocolError` unless a cast may have this timestamp after `last`."""
+        still = isinstance(what, Shape) and what.free and ts + 1 < 1 << BLOCK
+        if ts < last or not still:
+            raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {ts} after {last}")
+
+    def _met(self, sender: int, stamp: list[int]) -> bool:
+        """Whether (a) holds for a cast that comes and names something; learns how much is under way."""
+        missed = self.received.missed(stamp, 1, sender)
+        if missed >= 0:
+            self.under_way += (missed << 5) - (self.under_way >> 5)
+        return missed >= 0
+
+    def _calm(self, sender: int, stamp: list[int], what: Sketch) -> bool:
         """Whether plain times go on with this cast, where there are free ones.
 
         Then these are delivered where they come, so nothing must be missing that they or earlier casts of their sender know of.
         """
-        met = len(stamp) == 1 or self.received.met(stamp, 1)
+        met = len(stamp) == 1 or self._met(sender, stamp)
         return met and not (isinstance(what, Shape) and (what.wild or (what.free and stamp[0] >= self.calm)))
 
     def _accept_among_promises(self, sender: int, casts: Sequence[Cast]) -> None:
         """`accept`, not in plain times."""
+        self.idle = False
         rank, lcv, shapes = self.rank, self.lcv, self.shapes
         last, tame = lcv[sender], self.tame[sender]
         taken: list[tuple[Cast, Shape, bool]] = []
@@ -318,12 +357,12 @@ class SemanticTotal(Passing):
                 shape = shapes.of_cast(cast)
             except ConfigError as error:
                 raise RemoteProtocolError(f"a message of rank {sender} is none of this group: {error}") from None
-            ts = stamp[0] if stamp else 0
+            ts = stamp[0] if stamp else -1
             if ts <= last or self.promised or shape.wild:
                 self._check(sender, ts, shape, last, tame)
                 tame = tame and not shape.wild
             last = ts
-            taken.append((cast, shape, len(stamp) == 1 or self.received.met(stamp, 1)))
+            taken.append((cast, shape, len(stamp) == 1 or self._met(sender, stamp)))
         unready = self.unready[sender]
         for cast, shape, met in taken:
             ts = cast.stamp[0]
@@ -333,14 +372,10 @@ class SemanticTotal(Passing):
                 covered = self.leader.covers(shape, ts, sender)
             needed = ts - 1 if sender < rank else ts  # Definition 10
             if covered:
-                if self.contested:
-                    self.contested -= 1
-                    self.polite = max(self.polite, needed)
-            else:
-                if needed > self.must:
-                    self.must = needed
-                if not (lcv[rank] < self.leader.lead.end < ts or lcv[rank] < self.leader.truce.end < ts):  # it has not jumped
-                    self.contested = CONTESTED
+                if needed > self.polite:
+                    self.polite = needed
+            elif needed > self.must:
+                self.must = needed
             lcv[sender] = ts
             self.next_keys[sender] = (ts + 1) * self.count + sender
             if ts > lcv[rank]:  # UR2
@@ -354,14 +389,14 @@ class SemanticTotal(Passing):
                 self.ready[sender] = cast.seq
                 if shape.free and ts < self.calm:
                     self.news = True
-                    self.outbox.deliver(sender, cast, (0, ts, sender))
+                    self.outbox.deliver(sender, cast, (0, ts, self.count * cast.seq + sender))
                     continue
             self._queue(sender, cast, shape)
 
     def _check(self, sender: int, ts: int, shape: Shape, last: int, tame: bool) -> None:
         """Raise `RemoteProtocolError` unless a cast keeps its sender's promises and follows the timestamp `last`."""
         if ts <= last:
-            raise RemoteProtocolError(f"timestamps of rank {sender} do not increase: {ts} after {last}")
+            self._check_increase(sender, ts, last, shape)
         if shape.wild and tame and ts >> BLOCK <= last >> BLOCK:
             raise RemoteProtocolError(f"rank {sender} sends its first wild cast at {ts}, in the block of {last}")
         lead, truce = self.leads[sender], self.truces[sender]
@@ -385,6 +420,7 @@ class SemanticTotal(Passing):
 
     def _hear(self, sender: int, record: Direct) -> None:
         """Another site promises something."""
+        self.idle = False
         if self.plain:
             self._unfold()
         if record.kind == _LEAD:
@@ -438,11 +474,8 @@ class SemanticTotal(Passing):
 
     def _appear(self, sender: int, shape: Shape) -> None:
         """A shape comes in the stream of a site, and gets its number."""
-        numbers, spared = self.appeared[sender], self.leader.truce.names
-        number = numbers.see(shape)
-        if number and (self.promised or spared):
+        number = self.appeared[sender].see(shape)
+        if number and self.promised:
             for truce in self.truces:
                 if truce.names:
                     truce.appears((sender, number), shape)
-            if (sender, numbers.forgotten) in spared:
-                self.must = max(self.must, self.lcv[self.rank])  # who gets the truce only now does not find it

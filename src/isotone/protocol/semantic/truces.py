@@ -6,9 +6,8 @@ it covers shapes that nobody has seen; but each cast of a shape that is not in t
 truce is jumped over only by what conflicts with something that others usually send.
 
 In a record, a shape is named by a member and the number of its appearance in that member's stream, which all count alike (see
-`Numbers`). Who has not seen it yet finds it when it comes. The giver keeps silent only about casts that have, in their sender's
-stream, the very number that it has named: all others see the same number with that cast. Whoever gets the truce only when that
-number is forgotten does not find the shape; so the giver says its clock when it forgets a number that it has named.
+`Numbers`). Who has not seen it yet finds it when it comes. Whoever gets the truce only when that number is forgotten does not
+find the shape, and waits for the giver's clock.
 
 Invariants: a truce's end does not decrease; while it lies ahead of the clock, its names only become more.
 """
@@ -90,3 +89,11 @@ class Counts:
     def usual(self, least: int) -> list[Name]:
         """Those of which so many came, the last one first."""
         return [name for name, count in reversed(self.last.items()) if count >= least]
+
+    def familiar(self) -> list[Name]:
+        """Those that make up a quarter of what came of their member, not one cast among others. The last one first."""
+        of_member: dict[int, int] = {}
+        for (site, _), count in self.last.items():
+            of_member[site] = of_member.get(site, 0) + count
+        found = ((name, count, of_member[name[0]]) for name, count in reversed(self.last.items()))
+        return [name for name, count, total in found if 4 * count >= total and (count > 1 or total == 1)]

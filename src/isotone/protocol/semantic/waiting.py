@@ -6,6 +6,7 @@ Invariants: a queue is sorted by key; two queues are rivals of each other if and
 from __future__ import annotations
 
 from bisect import insort
+from operator import itemgetter
 from typing import TypeAlias
 
 from isotone.model.records import Cast
@@ -16,6 +17,8 @@ _ROOM = 32
 
 Entry: TypeAlias = tuple[int, int, Cast, Shape]
 """A cast that waits: its key and its site before it, its shape behind."""
+KEY = itemgetter(0)
+"""Free casts of a sender may have the same one; they stay in the order in which they came."""
 
 
 class Queue:
@@ -42,7 +45,7 @@ class Queues:
     def put(self, entry: Entry) -> None:
         """A cast has to wait."""
         shape = entry[3]
-        insort((self.of.get(shape) or self.enter(shape)).entries, entry)
+        insort((self.of.get(shape) or self.enter(shape)).entries, entry, key=KEY)
 
     def enter(self, shape: Shape) -> Queue:
         """The queue of a shape that has none."""

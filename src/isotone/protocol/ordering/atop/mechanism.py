@@ -225,7 +225,7 @@ class Atop(Orderer):
                 self._check_weights(sender, dist, stamp[2:start], learned)
                 last = dist
             if len(stamp) > start:
-                self.dependencies.check(stamp, start)
+                self.dependencies.check(stamp, start, sender)
         return learned
 
     def _check_weights(self, sender: int, dist: int, weights: list[int], learned: dict[int, Distribution]) -> None:
