@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from isotone.model.records import Cast, Direct
+from isotone.protocol.ordering.clocks import Clocked
 from isotone.protocol.semantic import total
-from isotone.protocol.semantic.leads import Leader, Numbers
+from isotone.protocol.semantic.leads import Leader
 from isotone.protocol.semantic.nearby import Nearby
 from isotone.protocol.semantic.passing import Passing
 from isotone.protocol.semantic.shapes import Shape, Shapes
@@ -173,7 +174,7 @@ def nobody_acknowledges_conflicts(patch: Patch) -> None:
         return covers(self, shape, ts, sender) or ts <= self.lead.end
 
     patch.setattr(Leader, "covers", always)
-    patch.setattr(SemanticTotal, "deadline", lambda self: None)  # not later either
+    patch.setattr(Clocked, "wake", lambda self, now: setattr(self, "catch_up_at", None))  # not later either
     _eager(patch)
 
 
@@ -189,14 +190,21 @@ def _never_plain(patch: Patch) -> None:
 
 
 def numbers_out_of_step(patch: Patch) -> None:
-    """Who gives a promise, or gets one, does not first number what came in plain times."""
+    """Who gets a promise does not first number what came before it."""
     _peaceful(patch)
-    patch.setattr(SemanticTotal, "_unfold", Passing.unfold)
+    hear, learn = SemanticTotal._hear, Leader.learn
+
+    def forgetful(self: SemanticTotal, sender: int, record: Direct) -> None:
+        patch.setattr(Leader, "learn", lambda leader: None)
+        hear(self, sender, record)
+        patch.setattr(Leader, "learn", learn)
+
+    patch.setattr(SemanticTotal, "_hear", forgetful)
 
 
 def plain_though_promised(patch: Patch) -> None:
     """What waits when a promise comes goes on waiting for the clocks, although its giver keeps silent."""
-    patch.setattr(SemanticTotal, "_unfold", lambda self: self.leader.learn(appearing=True))
+    patch.setattr(Passing, "unfold", lambda self: None)
     _eager(patch)
 
 
@@ -211,8 +219,8 @@ def _peaceful(patch: Patch) -> None:
     """Truces are given at once, and no leads."""
     init = Leader.__init__
 
-    def never(self: Leader, shapes: Shapes, patience: int, appeared: Sequence[Numbers], rank: int) -> None:
-        init(self, shapes, 0, appeared, rank)
+    def never(self: Leader, shapes: Shapes, patience: int, *args: Any) -> None:
+        init(self, shapes, 0, *args)
         self._wait = self._trial = 1 << 40
 
     patch.setattr(total, "_PATIENCE", 0)

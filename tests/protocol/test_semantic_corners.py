@@ -45,7 +45,7 @@ def test_a_shape_in_use_between_many_others_can_be_promised() -> None:
     shapes = Shapes(BY_ITEM)
     here, there = Numbers(), Numbers()
     others = Numbers()
-    leader = Leader(shapes, 3, [here, others], 0)
+    leader = Leader(shapes, 3, [here, others], [], 0)
     usual, theirs = shapes.of(1, None, Column([("usual",)])), shapes.of(1, None, Column([("theirs",)]))
     others.see(theirs)
     ts = announced = 0
@@ -53,9 +53,8 @@ def test_a_shape_in_use_between_many_others_can_be_promised() -> None:
         leader._wait = leader._trial = 0
         sent = usual if turn % 5 == 0 else shapes.of(1, None, Column([(f"once {turn}",)]))
         ts = leader.stamp(sent, ts + 1)
-        for numbers in (here, there):
-            numbers.see(sent)
-        leader.covers(theirs, ts + 1, 1)
+        there.see(sent)
+        leader.log.append((1, ts + 1, theirs, leader.covers(theirs, ts + 1, 1)))
         leader.learn()
         lead = leader.announce(ts) if leader.due(ts) else None
         if lead is not None:

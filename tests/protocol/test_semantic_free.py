@@ -85,7 +85,7 @@ def test_timestamps_have_to_increase_but_for_free_casts_that_say_the_clock(plain
     run.pass_all(0, 2)
     site = run.sites[2].orderer
     if not plain:
-        site._unfold()
+        site.unfold()
     clock = site.lcv[0]
     assert clock == site.lcv[2] == 1
     for stamp in ([clock - 1], []):

@@ -40,7 +40,7 @@ def lead(run: Total, rank: int, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leader, "_wanted_by_others", lambda self, named: True)
     orderer = run._step(rank).orderer
     orderer.leader.wanted = orderer.leader.stirred = True
-    run._turn(rank)
+    run.study(rank)
 
 
 def test_in_plain_times_shapes_are_not_made() -> None:
@@ -165,11 +165,10 @@ def test_who_may_still_be_bound_by_an_own_promise_is_not_plain(monkeypatch: pyte
     site = run.sites[1].orderer
     assert site.leader.lead.end > site.mrmt
     for _ in range(3):
-        site.turn(run.now)
+        run.study(1)
         assert not site.plain
     site.leader.lead.end = site.mrmt
-    site.idle = False
-    site.turn(run.now)
+    run.study(1)
     assert site.plain
 
 
@@ -408,12 +407,12 @@ def test_large_batches_say_nothing_of_how_rare_an_own_kind_is() -> None:
         for rank in range(3):
             run.send(rank, *mixed)
         run.settle()
-    leader.learn(appearing=True)
+    leader.learn()
     shape = run.sites[0].orderer.shapes.of(1, None, Column([("x1",)]))
     assert not leader._own[shape].rare(leader.patience)
     for _ in range(40):
         run.send(1, item("x1"))
         run.settle()
-    leader.learn(appearing=True)
+    leader.learn()
     assert leader._own[shape].rare(leader.patience)
     run.check(range(3))

@@ -60,7 +60,7 @@ def lead_now(run: Total, rank: int) -> None:
     """A site leads, whether or not that is worth while."""
     leader = run.sites[rank].orderer.leader
     leader.wanted = leader.stirred = True
-    run._turn(rank)
+    run.study(rank)
     run.settle()
 
 

@@ -104,10 +104,21 @@ class Total:
     def _turn(self, rank: int) -> None:
         site = self.sites[rank]
         site.orderer.turn(self.now)
+        if site.orderer.study_at is not None:
+            self._study(site)
         for way, queue in self.ways.items():
             if way[0] == rank:
                 queue += site.news
         site.news = []
+
+    def _study(self, site: Site) -> None:
+        site.orderer.study_at, site.orderer.at_leisure, site.orderer.idle = None, True, False
+        site.orderer.turn(self.now)
+
+    def study(self, rank: int) -> None:
+        """The turn of the deadline for learning; it comes by itself, at once, after turns that make that deadline."""
+        self._study(self.sites[rank])
+        self._turn(rank)
 
     def _step(self, rank: int) -> Site:
         self.now += 1

@@ -128,19 +128,23 @@ class Leader:
     """The own promises: what was promised, and what is worth promising."""
 
     __slots__ = (
-        "_appeared", "_counts", "_dull", "_familiar", "_found", "_index", "_latest", "_near", "_own", "_rank", "_shapes",
-        "_spared", "_strange", "_trial", "_vain", "_wait", "lead", "log", "patience", "room", "stirred", "truce", "truce_used",
-        "truce_wanted", "used", "wanted",
+        "_appeared", "_counts", "_dull", "_familiar", "_found", "_index", "_latest", "_own", "_rank", "_shapes", "_spared",
+        "_strange", "_trial", "_truces", "_vain", "_wait", "lead", "log", "most", "near", "patience", "room", "stirred",
+        "truce", "truce_used", "truce_wanted", "used", "wanted",
     )  # fmt: skip
 
-    def __init__(self, shapes: Shapes, patience: int, appeared: Sequence[Numbers], rank: int) -> None:
+    def __init__(
+        self, shapes: Shapes, patience: int, appeared: Sequence[Numbers], truces: Sequence[Truce], rank: int
+    ) -> None:
         self.lead = Lead(shapes)
         self.truce = Truce(shapes)
         self.patience = patience
         self._shapes = shapes
         self._appeared = appeared
+        self._truces = truces
         self._rank = rank
         self.log: list[Heard] = []  # what is still to be learned from, in the order in which it was sent and came
+        self.most = LATEST  # so many in the log are learned from at once
         self.stirred = False  # whether one of these may be due: a lead, a truce
         self.used = self.truce_used = False  # whether a cast was covered since that was announced
         self.forget()
@@ -161,21 +165,19 @@ class Leader:
         self._familiar = False  # the next truce names what is familiar
         self._vain = 0  # so many came in a row that the own promises reached and did not cover
         self._dull = 0  # so many came since the last that was worth a promise
-        self._near = 1  # with fewer that are not covered nothing is due, or hardly
+        self.near = 1  # with fewer that are not covered nothing is due, or hardly
         self.room = 1  # so many in the log are to be learned from
 
     def covers(self, shape: Shape, ts: int, sender: int) -> bool:
         """A cast of another member came, not a free one: whether nobody waits for this member's acknowledgement."""
-        covered = False
         if ts <= self.truce.end and (sender, self._appeared[sender].number(shape)) in self.truce.names:
-            covered = self.truce_used = True
-        elif ts <= self.lead.end and self.lead.covers(shape):
-            covered = self.used = True
+            self.truce_used = True
+            return True
+        if ts <= self.lead.end and self.lead.covers(shape):
+            self.used = True
             self._spared += 1
-        else:
-            self.room = min(self.room, self._near)
-        self.log.append((sender, ts, shape, covered))
-        return covered
+            return True
+        return False
 
     def stamp(self, shape: Shape, ts: int) -> int:
         """The timestamp for an own cast of this shape, not a free one: `ts`, or the first beyond the promises it would break."""
@@ -194,32 +196,39 @@ class Leader:
             ts = self.truce.end + 1
         return ts
 
-    def learn(self, appearing: bool = False) -> None:
-        """Learn from what was sent and what came: what the members send, and whether a promise is worth while.
+    def learn(self) -> None:
+        """Learn from what was sent and what came: what the members send, and whether a promise is worth while; and number it.
 
-        Nobody waits for that, and many at once cost less than each of them while a cast waits. `appearing`: these casts have not
-        got their numbers either.
+        Nobody waits for that, and many at once cost less than each of them while a cast waits.
         """
         if not self.log:
             return
-        known, rank, last = self._shapes.known, self._rank, 0
+        known, whole, rank, last = self._shapes.known, self._shapes.whole, self._rank, 0
         for sender, ts, what, covered in self.log:
             shape = what if isinstance(what, Shape) else known.get(what) or self._shapes.of_item(what)
+            fresh = shape is not self._appeared[sender].last and shape is not whole and self._appears(sender, shape)
             if sender == rank:
                 self._sent(shape, ts)
             else:
-                self._came(shape, ts, sender, covered)
-            if appearing and shape is not self._shapes.whole and shape is not self._appeared[sender].last:
-                self._appeared[sender].see(shape)
+                self._came(shape, ts, sender, covered, fresh)
             last = ts
         self.log.clear()
-        self._near = LATEST
+        self.near = LATEST
         if self._dull < SOON:
-            self._near = max(1, min(LATEST, self._wait, self.patience - self._counts.most(SOON)))
-        self.room = self._near if last > max(self.lead.end, self.truce.end) else LATEST
+            self.near = max(1, min(LATEST, self._wait, self.patience - self._counts.most(SOON)))
+        self.room = self.near if last > max(self.lead.end, self.truce.end) else LATEST
 
-    def _came(self, shape: Shape, ts: int, sender: int, covered: bool) -> None:
-        """A cast of another member, not a free one."""
+    def _appears(self, sender: int, shape: Shape) -> bool:
+        """A shape comes in the stream of a site, and gets its number; whether it has none yet."""
+        number = self._appeared[sender].see(shape)
+        if number:
+            for truce in self._truces:
+                if truce.names:
+                    truce.appears((sender, number), shape)
+        return number > 0
+
+    def _came(self, shape: Shape, ts: int, sender: int, covered: bool, fresh: bool) -> None:
+        """A cast of another member, not a free one; `fresh` if its shape had not come before."""
         items = shape.items
         against: Sequence[_Use] | None = self._found.get(shape)
         if against is None:
@@ -251,7 +260,7 @@ class Leader:
         if self._vain == VAIN // 2:
             self.used = self.truce_used = False  # they are not renewed
         if worth and not covered:
-            self._strange += not count
+            self._strange += fresh or not count
             if self._wait:
                 self._wait -= 1
                 often = count and not count % max(1, patience)

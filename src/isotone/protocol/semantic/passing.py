@@ -35,8 +35,8 @@ class Passing(Clocked):
     """The casts that wait for their delivery, and what lets them go."""
 
     __slots__ = (  # they lie close together: a turn in a quiet group finds them cold
-        "gated", "heap", "horizon", "late", "lead_keys", "leads", "lone", "news", "own", "past", "plain", "promised", "queues",
-        "ready", "received", "shapes", "simple", "tame", "truce_keys", "truces", "undelivered", "unready",
+        "anyone", "gated", "heap", "horizon", "late", "lead_keys", "leads", "lone", "news", "own", "passed", "past", "plain",
+        "promised", "queues", "ready", "received", "shapes", "simple", "tame", "truce_keys", "truces", "undelivered", "unready",
     )  # fmt: skip
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
@@ -53,10 +53,12 @@ class Passing(Clocked):
         self.late = 0  # so many are in these queues
         self.undelivered = 0
         self.own = 0  # so many of these are own ones
-        self.lone: Entry | None = None  # the only one; if there are more, all are in the queues
+        self.lone: Entry | None = None  # the only one; if there are more, or it is free, all are in the queues
+        self.passed = 0  # so many sites, from the first, are past it, and stay so
         self.queues = Queues(self.shapes)
-        self.horizon = 0  # every site's clock is past the keys below this, and up to it everything is delivered that can be …
-        self.news = True  # … unless something came since
+        self.horizon = 0  # what waits, waits for the clock of the site that may still use this key …
+        self.anyone = False  # … or for any site's
+        self.news = True  # whether anything came since that may let something go
         self.tame = [self.shapes.frees] * self.count
         self.leads = [Lead(self.shapes) for _ in range(self.count)]
         self.lead_keys = [0] * self.count
@@ -84,8 +86,10 @@ class Passing(Clocked):
     def wait(self, entry: Entry) -> None:
         """A cast has to wait, not in plain times."""
         self.undelivered += 1
-        if self.undelivered == 1:
+        if self.undelivered == 1 and not entry[3].free:
             self.lone = entry
+            self.passed = 0
+            self.anyone = False
             return
         if self.lone is not None:
             self._line_up()
@@ -99,40 +103,39 @@ class Passing(Clocked):
 
     def advance(self) -> None:
         """Deliver what can be, not in plain times; there is something that waits."""
-        lone = self.lone
-        if lone is None or self.promised or self.late or lone[3].free:
-            self._advance()
-        else:
-            self.news = False
-            self.horizon = past = min(self.next_keys)
-            if lone[0] < past:
-                self.lone = None
-                self._deliver(lone[1], lone[2])
-
-    def _advance(self) -> None:
-        self.horizon = past = min(self.next_keys)
-        best = past
-        if self.promised:
-            keys = list(map(max, self.next_keys, self.lead_keys, self.truce_keys))  # promises end there
-            best, self.promised = min(keys), keys != self.next_keys
         self.news = False
+        lone = self.lone
         if self.late:
             self._find_ready()
-        if self.lone is None:
-            self._advance_all(past, best)
+        if lone is None:
+            self._advance()
             return
-        key, sender, cast, shape = self.lone
-        if shape.free:
-            self.news = True  # the horizon is not all that counts
-        if shape.free:
-            past = self._limit(shape)
-        elif past <= key < best and self._passed(shape, key):
-            past = best
-        if key < past and cast.seq <= self.ready[sender]:
-            self.lone = None
-            self._deliver(sender, cast, shape.free)
+        key, sender, cast, shape = lone
+        if self.late and cast.seq > self.ready[sender]:
+            self.horizon = 0
+            return
+        next_keys = self.next_keys
+        if min(next_keys) < key:
+            for site in range(self.passed, self.count):  # rule (c), as in `_limit`, up to the first site that is not past it
+                if next_keys[site] > key or (self.lead_keys[site] > key and self.leads[site].covers(shape)):
+                    continue
+                if self.truce_keys[site] <= key or shape not in self.truces[site].shapes.all:
+                    self.passed, self.horizon = site, next_keys[site]
+                    return
+        self.lone = None
+        if self.gated:
+            self._deliver(sender, cast)
+            return
+        self.undelivered = 0  # as `_deliver`, with a call less
+        if sender == self.rank:
+            self.own = 0
+        self.outbox.deliver(sender, cast, (0, cast.stamp[0], sender))
 
-    def _advance_all(self, past: int, best: int) -> None:
+    def _advance(self) -> None:
+        self.horizon = past = best = min(self.next_keys)
+        if self.promised:
+            best = min(map(max, self.next_keys, self.lead_keys, self.truce_keys))  # promises end there
+        self.anyone = best > past
         work = list(self.queues.of.values())
         while work:
             one = work.pop()
@@ -140,7 +143,7 @@ class Passing(Clocked):
             if not entries:
                 continue
             if shape.free:
-                self.news = True  # the horizon is not all that counts
+                self.anyone = True
             elif entries[0][0] >= best:
                 continue
             limit = self._limit(shape) if best > past or shape.free else past
@@ -156,17 +159,6 @@ class Passing(Clocked):
             while queue and self.received.satisfied(queue[0].stamp, 1):
                 self.ready[sender] = queue.popleft().seq
                 self.late -= 1
-
-    def _passed(self, shape: Shape, key: int) -> bool:
-        """Rule (c) for one cast that is not free."""
-        for site, clock in enumerate(self.next_keys):
-            if clock > key:
-                continue
-            if self.lead_keys[site] > key and self.leads[site].covers(shape):
-                continue
-            if self.truce_keys[site] <= key or shape not in self.truces[site].shapes.all:
-                return False
-        return True
 
     def _limit(self, shape: Shape) -> int:
         """Rule (c) for all casts of a shape: the smallest key that may still come and conflict with them."""

@@ -72,17 +72,21 @@ class SemanticTotal(Passing):
     semantic = True
     looks = True
     packets = {ACK: "ack", _LEAD: "lead", _TRUCE: "truce"}  # noqa: RUF012
-    __slots__ = ("appeared", "calm", "crowd", "crowded", "idle", "known", "leader", "log", "polite", "under_way")
+    __slots__ = (
+        "appeared", "at_leisure", "calm", "crowd", "crowded", "idle", "known", "leader", "log", "polite", "study_at", "under_way",
+    )  # fmt: skip
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         super().__init__(outbox, view, rank, seed)
-        self.idle = False  # nothing is left for a turn to do, and nothing came since that is
+        self.idle = False  # nothing but acknowledgements came since the last turn
+        self.at_leisure = False  # the next turn was made by the deadline for learning
+        self.study_at: int | None = None
         self.polite = 0  # what casts ask for that the own promises cover, as `must`
         self.under_way = 0  # of how many casts that are here the senders of others did not know yet, the mean, times 1024
         self.crowd = 0  # the mean of what waits over the last turns, times 32
         self.crowded = False  # whether it was large, and has not become small since
         self.appeared = [Numbers() for _ in range(self.count)]
-        self.leader = Leader(self.shapes, _PATIENCE * self.count, self.appeared, rank)
+        self.leader = Leader(self.shapes, _PATIENCE * self.count, self.appeared, self.truces, rank)
         self.log = self.leader.log
         self.leads[rank], self.truces[rank] = self.leader.lead, self.leader.truce
         self.calm = 1 << BLOCK if self.shapes.frees and not self.gated else 0  # (b) and (c) hold for free casts before this
@@ -113,7 +117,7 @@ class SemanticTotal(Passing):
         if shapes.frees and type(what) is Shape:
             free = what.free
             if what.wild or (free and ts >= self.calm):
-                self._unfold()
+                self.unfold()
                 self._send_among_promises(batch)
                 return
             if free and self.under_way < BUSY:
@@ -157,13 +161,12 @@ class SemanticTotal(Passing):
             self._queue(rank, cast, shape)
 
     def turn(self, now: int) -> None:
-        """Deliver what can be; say at most one thing: a lead, which tells the clock too, or an acknowledgement that is owed.
+        """Deliver what can be, and say what somebody waits for.
 
-        Few calls: in a quiet group every function that a turn finds cold costs as much as its work.
+        Few calls: in a quiet group every function that a turn finds cold costs as much as its work. So what can wait until a cast
+        has gone its way everywhere is done in a later turn (see `_study`).
         """
-        if self.idle and not self.leader.stirred:
-            return
-        leader, clock, mean, waits = self.leader, self.lcv[self.rank], self.crowd >> 5, self.undelivered
+        waits = self.undelivered
         if waits and self.news:
             if self.plain:
                 self.news = False
@@ -174,56 +177,84 @@ class SemanticTotal(Passing):
                     self._deliver(sender, cast)
             else:
                 self.advance()
-        if self.log and len(self.log) >= (leader.room if waits else min(leader.room, SOON)):
-            leader.learn(self.plain)
+        if self.idle:
+            return
+        leader, clock, mean = self.leader, self.lcv[self.rank], self.crowd >> 5
+        heard = len(self.log)
+        if self.at_leisure or heard >= leader.most:
+            self._study(clock)
+        elif self.study_at is None and (
+            heard >= leader.room
+            or heard >= SOON
+            or leader.stirred
+            or (not self.promised and not self.plain and self._may_be_plain())
+        ):
+            self.study_at = now
         if waits or mean:
             self.crowd += self.undelivered - mean
-            if mean > 1:
-                leader.patience = max(_PATIENCE * self.count, mean >> 1)  # a jump holds up what is under way
-                self.crowded = self.crowded or mean >= self.count
-            elif self.crowded:
-                self.crowded = False
-                if self.plain:  # it has dispersed by itself: what was learned from it says little about quiet times
-                    leader.learn(appearing=True)
-                    leader.forget()
-        if leader.stirred:
-            self._consider(clock)
+            if mean > 1 or self.crowded:
+                self._look_at_crowd(mean)
         if self.mrmt < self.must:
             self._say("acks")
-        if not (self.plain or self.promised or self.undelivered) and self.simple:
-            self._fold()
         if self.mrmt >= clock:
             self.catch_up_at = None
-            self.idle = not self.undelivered and self.crowd < 32 and len(self.log) < min(leader.room, SOON)
         elif self.mrmt < self.polite:
             self.catch_up_at = now  # as soon as what came is handed over
         elif self.catch_up_at is None:
             self.catch_up_at = now + CATCH_UP_NS
+        self.idle = self.crowd < 64
 
-    def _fold(self) -> None:
-        """Nothing waits, and others have promised nothing: plain times begin, if the own promises are over too."""
-        if self.mrmt >= self.leader.lead.end and self.mrmt >= self.leader.truce.end:
-            self.leader.learn()
-            self.plain = True
-
-    def _unfold(self) -> None:
-        """Plain times end: whoever speaks of a number finds the same ones as all others."""
-        self.leader.learn(appearing=True)
-        self.unfold()
-
-    def _consider(self, clock: int) -> None:
-        """Promise something if that is worth while."""
+    def _look_at_crowd(self, mean: int) -> None:
+        """So many have waited on average over some turns, or did until now; one or less is no crowd."""
         leader = self.leader
-        leader.learn(self.plain)
-        if leader.due(clock) and (lead := leader.announce(clock)) is not None:
-            self._promise(_LEAD, lead, "leads")
-        elif leader.truce_due(clock) and (truce := leader.announce_truce(clock)) is not None:
-            self._promise(_TRUCE, truce, "truces")
-        leader.stirred = False
+        if mean > 1:
+            leader.patience = max(_PATIENCE * self.count, mean >> 1)  # a jump holds up what is under way
+            self.crowded = self.crowded or mean >= self.count
+        else:
+            self.crowded = False
+            if self.plain:  # it has dispersed by itself: what was learned from it says little about quiet times
+                leader.learn()
+                leader.forget()
+
+    def deadline(self) -> int | None:
+        if self.study_at is None or (self.catch_up_at is not None and self.catch_up_at < self.study_at):
+            return self.catch_up_at
+        return self.study_at
+
+    def wake(self, now: int) -> None:
+        if self.study_at is not None and self.study_at <= now:
+            self.study_at = None
+            self.at_leisure = True
+            self.idle = False
+            if self.catch_up_at is None or now < self.catch_up_at:
+                return
+        super().wake(now)
+
+    def _study(self, clock: int) -> None:
+        """Learn from what came, promise something if that is worth while; and see whether plain times begin."""
+        leader = self.leader
+        self.at_leisure = False
+        leader.learn()
+        if leader.stirred:
+            leader.stirred = False
+            if leader.due(clock) and (lead := leader.announce(clock)) is not None:
+                self._promise(_LEAD, lead, "leads")
+            elif leader.truce_due(clock) and (truce := leader.announce_truce(clock)) is not None:
+                self._promise(_TRUCE, truce, "truces")
+        if not self.plain:
+            self.promised = list(map(max, self.next_keys, self.lead_keys, self.truce_keys)) != self.next_keys
+            if not self.promised and self._may_be_plain():
+                self.plain = True
+                self.anyone = False
+
+    def _may_be_plain(self) -> bool:
+        """Whether plain times may begin, unless others have promised something: nothing waits, and own promises are over."""
+        ends = max(self.leader.lead.end, self.leader.truce.end)
+        return self.simple and not self.undelivered and self.mrmt >= ends
 
     def _promise(self, kind: int, what: list[int], note: str) -> None:
         if self.plain:
-            self._unfold()
+            self.unfold()
         self.mrmt = self.lcv[self.rank]
         self.outbox.direct(kind, [self.mrmt, *what])
         self.outbox.note(note)
@@ -232,7 +263,8 @@ class SemanticTotal(Passing):
 
     def accept(self, sender: int, casts: Sequence[Cast], now: int) -> None:
         if not self.plain:
-            self._accept_among_promises(sender, casts)
+            if len(casts) != 1 or not self._take_among_promises(sender, casts[0]):
+                self._accept_among_promises(sender, casts)
             return
         rank, count, lcv, shapes = self.rank, self.count, self.lcv, self.shapes
         last, by_types = lcv[sender], shapes.by_types
@@ -257,7 +289,7 @@ class SemanticTotal(Passing):
             last = ts
             if shapes.frees:
                 if not self._calm(sender, stamp, what):
-                    self._unfold()
+                    self.unfold()
                     self._accept_among_promises(sender, casts)
                     return
             elif len(stamp) > 1:
@@ -345,6 +377,54 @@ class SemanticTotal(Passing):
         met = len(stamp) == 1 or self._met(sender, stamp)
         return met and not (isinstance(what, Shape) and (what.wild or (what.free and stamp[0] >= self.calm)))
 
+    def _take_among_promises(self, sender: int, cast: Cast) -> bool:
+        """`accept`, not in plain times, for a cast of one kind that came alone and lacks nothing; False if it is none.
+
+        In a quiet group every cast is like this, and those that conflict find the caches cold: see `_take`.
+        """
+        shapes, stamp, lcv = self.shapes, cast.stamp, self.lcv
+        column = cast.items if shapes.by_items else cast.types if shapes.by_types else None
+        if column is None or not cast.number or len(column.values) != 1 or not stamp or self.gated or self.unready[sender]:
+            return False
+        shape, ts = shapes.known.get(column.values[0]), stamp[0]
+        if shape is None or shape.free or shape.wild or ts <= lcv[sender]:
+            return False
+        lead, truce = self.leads[sender], self.truces[sender]
+        if (ts <= lead.end and shape not in lead.shapes.all) or (ts <= truce.end and not truce.permits(shape)):
+            return False  # its sender breaks a promise
+        if len(stamp) > 1:  # as `_met`; where no types are free nobody asks how much is under way
+            missed = self.received.missed(stamp, 1, sender)
+            if missed < 0:
+                return False
+            if shapes.frees:
+                self.under_way += (missed << 5) - (self.under_way >> 5)
+        self.idle = False
+        rank, count = self.rank, self.count
+        needed, leader = ts - 1 if sender < rank else ts, self.leader  # Definition 10
+        if (ts <= leader.truce.end or ts <= leader.lead.end) and leader.covers(shape, ts, sender):
+            self.log.append((sender, ts, shape, True))
+            if needed > self.polite:
+                self.polite = needed
+        else:
+            self.log.append((sender, ts, shape, False))
+            if leader.near < leader.room:
+                leader.room = leader.near
+            if needed > self.must:
+                self.must = needed
+        lcv[sender] = ts
+        self.next_keys[sender] = (ts + 1) * count + sender
+        if ts > lcv[rank]:  # UR2
+            lcv[rank] = ts
+            self.next_keys[rank] = (ts + 1) * count + rank
+        self.received.delivered[sender] = self.ready[sender] = cast.seq
+        self.news = True
+        if self.undelivered:
+            self.wait((ts * count + sender, sender, cast, shape))
+        else:  # a call less
+            self.undelivered = 1
+            self.lone, self.passed, self.anyone = (ts * count + sender, sender, cast, shape), 0, False
+        return True
+
     def _accept_among_promises(self, sender: int, casts: Sequence[Cast]) -> None:
         """`accept`, not in plain times."""
         self.idle = False
@@ -370,6 +450,9 @@ class SemanticTotal(Passing):
                 covered = self.tame[rank] and ts >> BLOCK <= self.mrmt >> BLOCK
             else:
                 covered = self.leader.covers(shape, ts, sender)
+                self.log.append((sender, ts, shape, covered))
+                if not covered:
+                    self.leader.room = min(self.leader.room, self.leader.near)
             needed = ts - 1 if sender < rank else ts  # Definition 10
             if covered:
                 if needed > self.polite:
@@ -414,15 +497,17 @@ class SemanticTotal(Passing):
         elif len(stamp) != 1:
             raise RemoteProtocolError(f"malformed acknowledgement from rank {sender}")
         self.lcv[sender] = stamp[0]
-        if self.promised or self.next_keys[sender] == self.horizon:  # or others hold up what waits
+        if self.undelivered and (self.anyone or self.next_keys[sender] == self.horizon):  # or others hold up what waits
             self.news = True
         self.next_keys[sender] = (stamp[0] + 1) * self.count + sender
 
     def _hear(self, sender: int, record: Direct) -> None:
         """Another site promises something."""
         self.idle = False
+        self.news = True
+        self.leader.learn()  # whoever speaks of a number finds the same ones as all others
         if self.plain:
-            self._unfold()
+            self.unfold()
         if record.kind == _LEAD:
             self._follow(sender, record.stamp)
         elif record.kind == _TRUCE:
@@ -460,8 +545,6 @@ class SemanticTotal(Passing):
             self.tame[sender] = False
             self.calm = 0
             self.simple = self.simple and not self.shapes.frees
-        if shape is not self.appeared[sender].last and not shape.free and shape is not self.shapes.whole:
-            self._appear(sender, shape)
         if self.gated:
             known = self.known[sender]
             for i in range(1, len(cast.stamp), 2):
@@ -471,11 +554,3 @@ class SemanticTotal(Passing):
         if sender == self.rank:
             self.own += 1
         self.wait((cast.stamp[0] * self.count + sender, sender, cast, shape))
-
-    def _appear(self, sender: int, shape: Shape) -> None:
-        """A shape comes in the stream of a site, and gets its number."""
-        number = self.appeared[sender].see(shape)
-        if number and self.promised:
-            for truce in self.truces:
-                if truce.names:
-                    truce.appears((sender, number), shape)
