@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from isotone.codec import FRAME_BYTES, FrameDecoder, frame
 from isotone.model.errors import RemoteProtocolError
+from tests.codec.wire import head
 
 
 def read(decoder: FrameDecoder, data: bytes, step: int) -> list[bytes]:
@@ -33,7 +34,7 @@ def test_bodies_come_out_whatever_the_reads_are(bodies: list[bytes], step: int) 
     assert decoder.pending == 0
 
 
-@pytest.mark.parametrize("size", [65_532, 65_536, 524_288, 3_000_000])
+@pytest.mark.parametrize("size", [65_525, 65_526, 65_536, 524_288, 3_000_000])
 def test_frames_longer_than_the_buffer(size: int) -> None:
     bodies = [b"a" * size, b"b", b"c" * size]
     assert read(FrameDecoder(), b"".join(map(frame, bodies)), 70_001) == bodies
@@ -62,7 +63,15 @@ def test_the_buffer_shrinks_after_a_long_frame() -> None:
 def test_a_length_outside_the_limits(length: int) -> None:
     decoder = FrameDecoder(limit=100)
     with pytest.raises(RemoteProtocolError, match=f"frame of {length} bytes: must have 1 to 100"):
-        list(decoder.feed(length.to_bytes(4, "big") + b"x"))
+        list(decoder.feed(head(length) + b"x"))
+
+
+def test_a_length_outside_the_limits_in_one_read() -> None:
+    decoder, data = FrameDecoder(limit=100), frame(bytes(101))
+    decoder.get_buffer()[: len(data)] = data
+    assert decoder.only(len(data)) is None
+    with pytest.raises(RemoteProtocolError, match="frame of 101 bytes: must have 1 to 100"):
+        list(decoder.received(0))
 
 
 def test_the_limit_may_change_between_two_frames() -> None:

@@ -10,6 +10,8 @@ import asyncio
 import random
 from dataclasses import dataclass
 
+from isotone.codec.frames import HEADER_BYTES
+
 
 @dataclass
 class Faults:
@@ -85,8 +87,8 @@ class Proxy:
         first = True
         try:
             while True:
-                head = await reader.readexactly(4)
-                data = head + await reader.readexactly(int.from_bytes(head, "big"))
+                head = await reader.readexactly(HEADER_BYTES)
+                data = head + await reader.readexactly(int.from_bytes(head[:4], "big"))
                 faults = self.faults
                 if faults.closed or self._strikes("cut", faults.cut):
                     return

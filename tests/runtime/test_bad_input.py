@@ -11,8 +11,10 @@ import pytest
 
 import isotone
 from isotone.codec import WIRE_VERSION, Hello, encode_hello, encode_packet, frame
+from isotone.codec.frames import HEADER_BYTES
 from isotone.model.errors import ConfigError, LocalProtocolError
 from isotone.model.records import Cast, Packet
+from tests.codec.wire import head
 from tests.runtime.helpers import members, run, take, together, until
 
 pytestmark = pytest.mark.live
@@ -41,11 +43,11 @@ def farewell(answer: bytes) -> str:
     """The reason in the last frame of an answer."""
     texts = []
     while answer:
-        length = int.from_bytes(answer[:4], "big")
-        body = msgspec.msgpack.decode(answer[4 : 4 + length])
+        end = HEADER_BYTES + int.from_bytes(answer[:4], "big")
+        body = msgspec.msgpack.decode(answer[HEADER_BYTES:end])
         if body[0] == "bye":
             texts.append(body[1])
-        answer = answer[4 + length :]
+        answer = answer[end:]
     return texts[-1] if texts else ""
 
 
@@ -56,9 +58,10 @@ async def healthy(a: isotone.Group, b: isotone.Group) -> None:
 
 
 GARBAGE: list[tuple[str, list[bytes], str]] = [
-    ("http", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"], "frame of 1195725856 bytes"),
-    ("nothing", [b"\0\0\0\0"], "frame of 0 bytes"),
-    ("a long first frame", [(4097).to_bytes(4, "big")], "frame of 4097 bytes: must have 1 to 4096"),
+    ("http", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"], "frame damaged: it begins with b'GET / HTTP'"),
+    ("zeros", [bytes(10)], r"frame damaged: it begins with b'\x00\x00"),
+    ("nothing", [head(0)], "frame of 0 bytes"),
+    ("a long first frame", [head(4097)], "frame of 4097 bytes: must have 1 to 4096"),
     ("no msgpack", [frame(b"\xc1\xff\xff")], "malformed handshake"),
     ("no hello", [frame(msgspec.msgpack.encode({"a": 1}))], "malformed handshake"),
     ("another version", [frame(msgspec.msgpack.encode(["isotone", 7, "x"]))], "wire version 7"),
@@ -66,7 +69,9 @@ GARBAGE: list[tuple[str, list[bytes], str]] = [
     ("a bad process id", [hello(process="x")], "not a process id"),
     ("a bad packet", [hello(), frame(b"\x96\x01")], "malformed packet"),
     ("a negative counter", [hello(), frame(encode_packet(Packet(-1, "", 0, 0, [], [])))], "Expected `int` >= 0"),
-    ("an oversized frame", [hello(), (17 << 20).to_bytes(4, "big")], "frame of 17825792 bytes"),
+    ("an oversized frame", [hello(), head(17 << 20)], "frame of 17825792 bytes"),
+    ("a damaged length", [hello(), b"\0\x10" + frame(b"body")[2:]], r"frame damaged: it begins with b'\x00\x10"),
+    ("a damaged body", [hello()[:-1] + b"\x01"], "frame damaged: a body of "),
 ]
 
 

@@ -228,7 +228,7 @@ HELLO = frame(encode_hello(Hello(WIRE_VERSION, "test", "a#1", "127.0.0.1:9", 102
         (HELLO + frame(msgspec.msgpack.encode(["bye", "no"])), Refused, "refuses: no"),
         (HELLO + frame(b"\x92\xc1\xc1"), RemoteProtocolError, "malformed answer"),
         (HELLO + frame(encode_answer(SwitchTold("a#1", "1@a#1", "x", "y", 1.0))), RemoteProtocolError, "another question"),
-        (HELLO + (1 << 30).to_bytes(4, "big"), RemoteProtocolError, "frame of 1073741824 bytes"),
+        (HELLO + frame(bytes(5 << 20)), RemoteProtocolError, "frame of 5242880 bytes"),
     ],
 )
 def test_somebody_else_answers(answer: bytes, error: type[Exception], reason: str) -> None:
@@ -321,7 +321,7 @@ def test_a_wrong_choice_is_found_at_once() -> None:
         (frame(msgspec.msgpack.encode(["probe", 1, "test", ["switch", 5]])), "malformed handshake"),
         (frame(msgspec.msgpack.encode(["probe", 1, "test", ["switch", "atop", None, None, {"a": [1]}]])), "malformed handshake"),
         (question() * 2, "a probe asks once"),
-        ((5_000).to_bytes(4, "big"), "frame of 5000 bytes: must have 1 to 4096"),
+        (frame(bytes(5_000)), "frame of 5000 bytes: must have 1 to 4096"),
     ],
 )
 def test_a_bad_probe_costs_its_own_connection(data: bytes, reason: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from isotone.codec.check import well_formed
+from isotone.codec.frames import DAMAGED
 from isotone.codec.packets import decoding
 from isotone.codec.probe import Answer, Probe
 from isotone.model.errors import RemoteProtocolError
@@ -44,6 +45,11 @@ class Bye(msgspec.Struct, array_like=True, tag="bye", frozen=True):
     """The last frame of a connection that its sender closes for a reason."""
 
     reason: str
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it would be no use to come again. Damage happens on the way, and the next connection may have none."""
+        return not self.reason.startswith(DAMAGED)
 
 
 class _Head(msgspec.Struct, array_like=True, tag="isotone"):

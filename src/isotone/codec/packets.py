@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import msgspec
 
 from isotone.codec.check import check_packet
-from isotone.codec.frames import FRAME_BYTES, HEADER_BYTES
+from isotone.codec.frames import FRAME_BYTES, header
 from isotone.model.errors import RemoteProtocolError, require
 from isotone.model.records import Cast, Direct, Loose, Packet, Sequenced
 
@@ -102,7 +102,7 @@ class PacketEncoder:
             else:
                 body = _encode(packet)
                 if len(body) <= limit:
-                    return [[len(body).to_bytes(HEADER_BYTES, "big") + body]]
+                    return [[header(body) + body]]
         records = self._all(packet.records)
         loose = self._all(packet.loose)
         size = _HEAD_BYTES + sum(map(len, records)) + sum(map(len, loose))
@@ -133,12 +133,11 @@ def _array(length: int) -> bytes:
 def _frame(packet: Packet, first: int, records: list[bytes], loose: list[bytes], size: int) -> Frame:
     # An array of four, made into the beginning of an array of seven.
     head = b"\x97" + _encode((packet.epoch, packet.proposer, first, packet.ack))[1:] + _array(len(records))
-    parts = [b"", head, *records, _array(len(loose)), *loose, b"\xc3" if packet.again else b"\xc2"]
+    rest = [*records, _array(len(loose)), *loose, b"\xc3" if packet.again else b"\xc2"]
     if size <= JOIN_BELOW_BYTES:
-        body = b"".join(parts)
-        return [len(body).to_bytes(HEADER_BYTES, "big") + body]
-    parts[0] = sum(map(len, parts)).to_bytes(HEADER_BYTES, "big")
-    return parts
+        body = head + b"".join(rest)
+        return [header(body) + body]
+    return [header(head, rest), head, *rest]
 
 
 def _cut(packet: Packet, records: list[bytes], loose: list[bytes], limit: int) -> Iterator[Frame]:

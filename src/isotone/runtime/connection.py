@@ -203,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _dismissed(self, bye: Bye) -> None:
         """The peer hung up and said why: no answer to that."""
-        self.error = Refused(bye.reason)
+        self.error = Refused(bye.reason) if bye.refuses else RemoteProtocolError(bye.reason)
         self.closing = True
         if self._transport is not None:
             self._transport.close()

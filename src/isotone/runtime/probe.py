@@ -31,7 +31,7 @@ from isotone.codec import (
     encode_probe,
     frame,
 )
-from isotone.codec.frames import HEADER_BYTES
+from isotone.codec.frames import HEADER_BYTES, check_body, open_header
 from isotone.model.errors import ConfigError, NotSwitched, RemoteProtocolError
 from isotone.runtime.addresses import parse_address
 
@@ -113,16 +113,12 @@ async def _connect(address: str, host: str, port: int) -> tuple[asyncio.StreamRe
 
 
 async def _greeting(address: str, reader: asyncio.StreamReader) -> Hello:
-    length = int.from_bytes(await reader.readexactly(HEADER_BYTES), "big")
-    if not 0 < length <= HELLO_BYTES:
-        raise RemoteProtocolError(f"{address} is no port of an Isotone process")
-    body = await reader.readexactly(length)
     try:
-        hello = decode_hello(body)
+        hello = decode_hello(await _body(reader, HELLO_BYTES))
     except Refused as error:
         raise Refused(f"{address}: {error}") from None
-    except RemoteProtocolError:
-        raise RemoteProtocolError(f"{address} is no port of an Isotone process") from None
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"{address} is no port of an Isotone process: {error}") from None
     if isinstance(hello, Bye):
         raise Refused(f"{address} refuses: {hello.reason}")
     if not isinstance(hello, Hello):
@@ -131,10 +127,17 @@ async def _greeting(address: str, reader: asyncio.StreamReader) -> Hello:
 
 
 async def _answer(address: str, reader: asyncio.StreamReader) -> Answer:
-    length = int.from_bytes(await reader.readexactly(HEADER_BYTES), "big")
-    if not 0 < length <= ANSWER_BYTES:
-        raise RemoteProtocolError(f"{address} answers with a frame of {length} bytes")
-    answer = decode_answer(await reader.readexactly(length))
+    try:
+        answer = decode_answer(await _body(reader, ANSWER_BYTES))
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"{address}: {error}") from None
     if isinstance(answer, Bye):
         raise Refused(f"{address} refuses: {answer.reason}")
     return answer
+
+
+async def _body(reader: asyncio.StreamReader, limit: int) -> bytes:
+    length, crc = open_header(await reader.readexactly(HEADER_BYTES), 0, limit)
+    body = await reader.readexactly(length)
+    check_body(body, crc)
+    return body
