@@ -35,7 +35,7 @@ ROUNDS: Final = 3
 """Of latency, with each set."""
 ROUND_S: Final = 1.5
 RARE_ROUND_S: Final = 4.0
-"""Where few messages conflict a round must be long, or their mean says little and what they run finds the caches cold."""
+"""Where few messages conflict a round must be long, or their mean says little."""
 FAST_ROUNDS: Final = 2
 """Of throughput, with each set."""
 FAST_ROUND_S: Final = 0.3
@@ -44,9 +44,7 @@ ORDERS: Final = (PLAIN, GAIN, BOUND)
 WHICH: Final = ("all", "conflicting", "commuting")
 FAST: Final = "messages_per_s"
 RARE: Final = 0.1
-"""What conflicts is rare up to this share …"""
-VERY_RARE: Final = 0.01
-"""… and very rare up to this one."""
+"""What conflicts is rare up to this share."""
 TOLERANCE: Final = 1.10
 
 Live = dict[str, dict[str, Any]]
@@ -65,12 +63,12 @@ async def _measure(load: str, shares: Sequence[float], sets: int) -> dict[str, A
         for order in ORDERS
     }
     told = Console(stderr=True)  # once a second: whoever draws it takes time from the groups
-    for _ in track(range(sets), f"{load}, sets of groups", console=told, refresh_per_second=1, disable=not told.is_terminal):
+    for one in track(range(sets), f"{load}, sets of groups", console=told, refresh_per_second=1, disable=not told.is_terminal):
         async with AsyncExitStack() as stack:
             benches = {order: await stack.enter_async_context(Bench(MEMBERS, _settings(order, load))) for order in ORDERS}
             for share in shares:
                 mixes = [_mix(load, share, rank) for rank in range(MEMBERS)]
-                late = await _latencies(benches, mixes, RARE_ROUND_S if 0 < share <= VERY_RARE else ROUND_S)
+                late = await _latencies(benches, mixes, RARE_ROUND_S if 0 < share <= RARE else ROUND_S, one)
                 for order in ORDERS:
                     for which in WHICH:
                         means = [one[which] for one in late[order] if which in one]  # a round may have none of a rare kind
@@ -85,12 +83,14 @@ async def _measure(load: str, shares: Sequence[float], sets: int) -> dict[str, A
     return {"members": MEMBERS, "size": SIZE, "rate": RATE, "sets": sets, "rows": list(rows.values())}
 
 
-async def _latencies(benches: dict[str, Bench], mixes: list[dict[str, Any]], seconds: float) -> dict[str, list[dict[str, float]]]:
-    """One set, one share: of each order the means of its rounds."""
+async def _latencies(
+    benches: dict[str, Bench], mixes: list[dict[str, Any]], seconds: float, group: int
+) -> dict[str, list[dict[str, float]]]:
+    """One set, one share: of each order the means of its rounds. In a round all orders get the same messages."""
     late: dict[str, list[dict[str, float]]] = {order: [] for order in benches}
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         for order, bench in benches.items():
-            late[order].append(await _latency(bench, mixes, seconds))
+            late[order].append(await _latency(bench, mixes, seconds, ROUNDS * group + number))
     return late
 
 
@@ -128,11 +128,14 @@ async def _quota(bench: Bench, mixes: list[dict[str, Any]]) -> int:
     return max(200, int(per_second * FAST_ROUND_S / MEMBERS))
 
 
-async def _latency(bench: Bench, mixes: list[dict[str, Any]], seconds: float) -> dict[str, float]:
+async def _latency(bench: Bench, mixes: list[dict[str, Any]], seconds: float, seed: int) -> dict[str, float]:
     """Means in ms of one round: of all messages, of those that conflict, of the others."""
     start = time.monotonic() + 0.1
     count = round(RATE * seconds)
-    order = {"via": "group", "size": SIZE, "rate": RATE, "count": count, "members": MEMBERS, "senders": MEMBERS, "start": start}
+    order = {
+        "via": "group", "size": SIZE, "rate": RATE, "count": count, "members": MEMBERS, "senders": MEMBERS, "start": start,
+        "seed": seed,
+    }  # fmt: skip
     answers = await bench.each("latency", seconds + 60, [{**order, "mix": mix} for mix in mixes])
     found = [pair for answer in answers for pair in zip(answer["latencies"], answer["conflicting"], strict=True)]
     parts = {
@@ -233,8 +236,8 @@ def section(live: Live) -> list[str]:
             mean latency in ms at {one["rate"]:g} messages per second and member. There are {one["sets"]} sets of groups one after
             the other. With each set there are {ROUNDS} rounds of latency for each share, and then {FAST_ROUNDS} of throughput;
             intervals are from leaving out one set at a time. A round of latency takes {ROUND_S:g} s, or {RARE_ROUND_S:g} s with
-            {VERY_RARE:.0%} of conflicting messages. Made by `python benchmarks/semantic.py --live {loads} --record
-            docs/semantic-live.json`."""),
+            up to {RARE:.0%} of conflicting messages; in each all orders get the same messages at the same times. Made by `python
+            benchmarks/semantic.py --live {loads} --record docs/semantic-live.json`."""),
         *judged(verdicts(live), "live"),
         "",
         *paragraph(f"""Rounds are short, and two cores carry fifteen processes: take the throughput of `{BOUND}`, which looks at

@@ -7,7 +7,7 @@ from typing import Any
 
 from isotone.model.records import Cast, Direct
 from isotone.protocol.ordering.clocks import Clocked
-from isotone.protocol.semantic import total
+from isotone.protocol.semantic import casting
 from isotone.protocol.semantic.leads import Leader
 from isotone.protocol.semantic.nearby import Nearby
 from isotone.protocol.semantic.passing import Passing
@@ -38,7 +38,7 @@ def lead_ignored_by_its_giver(patch: Patch) -> None:
     """A site sends what it has promised not to send, without a jump."""
     _blind(patch)
     _eager(patch)
-    patch.setattr(Leader, "stamp", lambda self, shape, ts: ts)
+    patch.setattr(Leader, "minds", lambda self, shape, ts: False)
 
 
 def conflicts_pass(patch: Patch) -> None:
@@ -142,7 +142,8 @@ def clocks_per_class(patch: Patch) -> None:
             mine = [clock for (owner, other), clock in clocks.items() if owner == id(self) and self.shapes.conflict(other, shape)]
             return max([*mine, last.get(id(self), 0)]) + 1
 
-        patch.setattr(Leader, "stamp", lambda leader, shape, ts: stamp(shape, ts))
+        patch.setattr(Leader, "minds", lambda leader, shape, ts: True)
+        patch.setattr(Leader, "jump", lambda leader, shape, ts: stamp(shape, ts))
         clock = self.lcv[self.rank]
         send(self, batch)
         last[id(self)] = self.lcv[self.rank]
@@ -191,7 +192,7 @@ def _never_plain(patch: Patch) -> None:
 
 def numbers_out_of_step(patch: Patch) -> None:
     """Who gets a promise does not first number what came before it."""
-    _peaceful(patch)
+    _eager(patch)
     hear, learn = SemanticTotal._hear, Leader.learn
 
     def forgetful(self: SemanticTotal, sender: int, record: Direct) -> None:
@@ -223,7 +224,7 @@ def _peaceful(patch: Patch) -> None:
         init(self, shapes, 0, *args)
         self._wait = self._trial = 1 << 40
 
-    patch.setattr(total, "_PATIENCE", 0)
+    patch.setattr(casting, "PATIENCE", 0)
     patch.setattr(Leader, "__init__", never)
 
 

@@ -52,7 +52,10 @@ def test_a_shape_in_use_between_many_others_can_be_promised() -> None:
     for turn in range(1000):
         leader._wait = leader._trial = 0
         sent = usual if turn % 5 == 0 else shapes.of(1, None, Column([(f"once {turn}",)]))
-        ts = leader.stamp(sent, ts + 1)
+        ts += 1
+        leader.log.append((0, ts, sent, False))
+        if leader.minds(sent, ts):
+            ts = leader.jump(sent, ts)
         there.see(sent)
         leader.log.append((1, ts + 1, theirs, leader.covers(theirs, ts + 1, 1)))
         leader.learn()

@@ -8,9 +8,9 @@ from isotone.model.columns import Column
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.records import Cast
-from isotone.protocol.semantic import passing, total
+from isotone.protocol.semantic import casting, passing
+from isotone.protocol.semantic.casting import BUSY
 from isotone.protocol.semantic.passing import BLOCK
-from isotone.protocol.semantic.total import BUSY
 from tests.protocol.total_bench import Message, Total
 
 TYPES = Conflicts.by_operation({"ordered": ["ordered"], "free": []})
@@ -187,7 +187,7 @@ def test_free_casts_of_one_clock_wait_in_the_order_in_which_they_came() -> None:
 
 def test_before_a_block_ends_free_casts_move_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has said the last clock of a block may be taken to send nothing before the first one of the next block."""
-    monkeypatch.setattr(total, "BLOCK", 2)
+    monkeypatch.setattr(casting, "BLOCK", 2)
     monkeypatch.setattr(passing, "BLOCK", 2)
     run = acquainted()
     for _ in range(3):

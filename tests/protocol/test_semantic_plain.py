@@ -10,7 +10,7 @@ from isotone.model.columns import Column
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.records import Cast, Direct
-from isotone.protocol.semantic import leads, total
+from isotone.protocol.semantic import casting, leads
 from isotone.protocol.semantic.leads import LATEST, LENGTH, VAIN, Leader
 from isotone.protocol.semantic.shapes import Shapes
 from tests.protocol.total_bench import Message, Total
@@ -299,7 +299,7 @@ def test_any_schedule_with_promises_coming_and_going(seed: int, monkeypatch: pyt
     """Sites that learn now and then, and promises so short that plain times begin and end all the time."""
     rng = Random(seed)
     monkeypatch.setattr(leads, "LENGTH", rng.choice([2, 6, 20]))
-    monkeypatch.setattr(total, "_PATIENCE", 1)
+    monkeypatch.setattr(casting, "PATIENCE", 1)
     relation = rng.choice([BY_ITEM, COUNTER, TYPES, None])
     kinds: list[Message] = {id(BY_ITEM): [item("a"), item("b"), item("a", "c")], id(COUNTER): [UPD, INC, INC, INC]}.get(
         id(relation), [("free", None), ("ordered", None), ("free", None), (None, None)] if relation else [(None, None)]

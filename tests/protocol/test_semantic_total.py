@@ -10,7 +10,7 @@ from isotone.model.columns import Column, column
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.records import Cast, Direct
-from isotone.protocol.semantic import leads, passing, total, waiting
+from isotone.protocol.semantic import casting, leads, passing, waiting
 from isotone.protocol.semantic.leads import LENGTH, Numbers
 from isotone.protocol.semantic.shapes import Shapes
 from tests.protocol.total_bench import Message, Total, learning_at_once, told
@@ -373,7 +373,7 @@ TYPES = Conflicts.by_operation({"ordered": ["ordered"], "free": []})
 FREE: Message = ("free", None)
 ORDERED: Message = ("ordered", None)
 WILD: Message = (None, None)
-NEXT = 1 << total.BLOCK
+NEXT = 1 << casting.BLOCK
 
 
 def test_a_type_that_conflicts_with_nothing_is_delivered_when_it_comes_from_the_first() -> None:
@@ -395,7 +395,7 @@ def test_a_type_that_conflicts_with_nothing_is_delivered_when_it_comes_from_the_
 @pytest.mark.parametrize("message", [FREE, INC], ids=["free", "covered"])
 def test_what_nobody_waits_for_is_acknowledged_later(message: Message, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one that conflicts finds the clocks where they would be in `single_phase`."""
-    monkeypatch.setattr(total, "BUSY", 0)  # free ones move the clock
+    monkeypatch.setattr(casting, "BUSY", 0)  # free ones move the clock
     run = Total(3, TYPES) if message is FREE else led(COUNTER, [INC], [], [INC])
     for _ in range(3):
         (cast,) = run.send(2, message)
@@ -654,10 +654,10 @@ def test_any_schedule(data: st.DataObject) -> None:
     message = st.tuples(types | untyped, items)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leads, "LENGTH", data.draw(st.sampled_from([2, 4, 16])))
-        patch.setattr(total, "_PATIENCE", data.draw(st.integers(0, 1)))
-        patch.setattr(total, "BUSY", data.draw(st.sampled_from([0, 300, 1 << 40])))
+        patch.setattr(casting, "PATIENCE", data.draw(st.integers(0, 1)))
+        patch.setattr(casting, "BUSY", data.draw(st.sampled_from([0, 300, 1 << 40])))
         block = data.draw(st.sampled_from([2, 5, 32]))
-        patch.setattr(total, "BLOCK", block)
+        patch.setattr(casting, "BLOCK", block)
         patch.setattr(passing, "BLOCK", block)
         patch.setattr(waiting, "_ROOM", data.draw(st.sampled_from([1, 32])))
         make = data.draw(st.sampled_from([Total, eager, peaceful]))

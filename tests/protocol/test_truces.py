@@ -10,7 +10,7 @@ from isotone.model.columns import Column
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.records import Cast, Direct
-from isotone.protocol.semantic import leads, total
+from isotone.protocol.semantic import casting, leads
 from isotone.protocol.semantic.leads import LENGTH, Leader
 from isotone.protocol.semantic.shapes import Shapes
 from isotone.protocol.semantic.truces import Counts, Truce
@@ -262,7 +262,7 @@ def test_storms_with_truces_from_the_beginning(length: int, monkeypatch: pytest.
         given += found is not None
         return found
 
-    monkeypatch.setattr(total, "_PATIENCE", 0)
+    monkeypatch.setattr(casting, "PATIENCE", 0)
     monkeypatch.setattr(leads, "LENGTH", length)
     monkeypatch.setattr(leads, "_WAIT_MAX", 1 << 40)
     monkeypatch.setattr(Leader, "__init__", peaceful)

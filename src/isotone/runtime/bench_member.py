@@ -215,10 +215,12 @@ class Member:
         senders: int,
         start: float,
         mix: dict[str, Any] | None = None,
+        seed: int | None = None,
     ) -> dict[str, Any]:
         """Send `count` messages, `rate` per second, if among the last `senders`, and note when those of all of them arrive.
 
-        `conflicting` says of each whether it was of the share of the mix that conflicts.
+        `conflicting` says of each whether it was of the share of the mix that conflicts. With the same `seed` the same is sent at
+        the same times.
         """
         sends = self._rank >= members - senders
         total = count * (senders - 1 if via == "mesh" and sends else senders)
@@ -240,9 +242,10 @@ class Member:
             taking = loop.create_task(self._note(late, marks, total))
         interval = 1.0 / rate
         drawn = Mix(**mix) if mix else None
+        source = random.Random(None if seed is None else f"{seed} {self._rank}")
         for number in range(count if sends else 0):
-            chosen, types, items = drawn.draw(random.Random(), 1) if drawn else ([False], None, None)
-            await asyncio.sleep(max(0.0, start + (number + random.random()) * interval - time.monotonic()))
+            chosen, types, items = drawn.draw(source, 1) if drawn else ([False], None, None)
+            await asyncio.sleep(max(0.0, start + (number + source.random()) * interval - time.monotonic()))
             message = time.monotonic_ns().to_bytes(8, "big") + bytes(chosen) + filler
             if via == "mesh":
                 self._mesh.write(pack([message]))

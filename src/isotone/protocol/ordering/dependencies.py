@@ -61,16 +61,15 @@ class Dependencies:
         count = len(delivered)
         if (len(stamp) - start) % 2:
             self.check(stamp, start, sender)
-        for i in range(start, len(stamp), 2):
-            other, named = stamp[i], stamp[i + 1]
-            if not 0 <= other < count or other == sender or named <= 0:
+        for other, named in zip(stamp[start::2], stamp[start + 1 :: 2], strict=True):
+            if other < 0 or other >= count or other == sender or named < 1:
                 raise self._nonsense(sender, other, named)
             lack = delivered[other] - named
+            found += lack
             if lack < 0:
                 if other == self.rank:
                     raise self._nonsense(sender, other, named)
                 satisfied = False
-            found += lack
         return found if satisfied else -1
 
     @staticmethod

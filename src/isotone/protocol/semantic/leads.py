@@ -25,9 +25,10 @@ promises do not cover wild ones.
 
 In a record, shapes are named by the numbers of their appearance in their sender's stream, which all members count alike.
 
-What was sent and what came is first written into a log, and learned from later, many casts at once: when there is nothing else to
-do, or when so many have gathered that a promise may be due. Where messages take no longer than computing, that would otherwise be
-the larger part of what a cast waits for. A cast that a promise might have covered, and none did, is learned from in its turn.
+What was sent and what came is first written into a log, and learned from in a turn of its own, when what came has been handed
+over and what somebody waits for has been said, or when the log is long. Where messages take no longer than computing, that would
+otherwise be the larger part of what a cast waits for. Shapes get their numbers there too, so whoever gives a promise or gets one
+learns from the log first.
 
 Invariants: a lead's end does not decrease; while it lies ahead of the clock, its shapes only become fewer.
 """
@@ -50,9 +51,9 @@ _NUMBERED_MAX = 256
 _WAIT_MAX = 1024
 _KNOWN_MAX = 256
 SOON = 8
-"""So many casts are learned from at once, when there is nothing else to do …"""
+"""With so many casts in the log a turn is asked for in which they are learned from …"""
 LATEST = 32
-"""… and so many in any case."""
+"""… and with so many no turn ends before they are."""
 VAIN = 64
 """After so many casts in a row that they did not cover the next own cast jumps over all promises: they keep plain times off."""
 
@@ -129,7 +130,7 @@ class Leader:
 
     __slots__ = (
         "_appeared", "_counts", "_dull", "_familiar", "_found", "_index", "_latest", "_own", "_rank", "_shapes", "_spared",
-        "_strange", "_trial", "_truces", "_vain", "_wait", "lead", "log", "most", "near", "patience", "room", "stirred",
+        "_strange", "_trial", "_truces", "_vain", "_wait", "lead", "least", "log", "most", "near", "patience", "room", "stirred",
         "truce", "truce_used", "truce_wanted", "used", "wanted",
     )  # fmt: skip
 
@@ -138,7 +139,7 @@ class Leader:
     ) -> None:
         self.lead = Lead(shapes)
         self.truce = Truce(shapes)
-        self.patience = patience
+        self.least = self.patience = patience
         self._shapes = shapes
         self._appeared = appeared
         self._truces = truces
@@ -179,21 +180,25 @@ class Leader:
             return True
         return False
 
-    def stamp(self, shape: Shape, ts: int) -> int:
-        """The timestamp for an own cast of this shape, not a free one: `ts`, or the first beyond the promises it would break."""
-        lead = self.lead
-        self.log.append((self._rank, ts, shape, False))
+    def minds(self, shape: Shape, ts: int) -> bool:
+        """Whether an own cast of this shape, not a free one, has to jump, or had better do so."""
+        if ts <= self.truce.end and not self.truce.permits(shape):
+            return True
+        return self._vain >= VAIN or (ts <= self.lead.end and shape not in self.lead.shapes.all)
+
+    def jump(self, shape: Shape, ts: int) -> int:
+        """The timestamp for an own cast that minds: the first beyond the promises it would break; it is in the log."""
+        lead, truce = self.lead, self.truce
         if self._vain >= VAIN:  # nobody is served by them any more
             self._vain = 0
-            return max(ts, lead.end + 1, self.truce.end + 1)
+            return max(ts, lead.end + 1, truce.end + 1)
+        self.room = 1
         if ts <= lead.end and shape not in lead.shapes.all:
             self.learn()
             self._jump(shape)
-            self.room = 1
             ts = lead.end + 1
-        if ts <= self.truce.end and not self.truce.permits(shape):
-            self.room = 1
-            ts = self.truce.end + 1
+        if ts <= truce.end and not truce.permits(shape):
+            ts = truce.end + 1
         return ts
 
     def learn(self) -> None:
@@ -216,7 +221,7 @@ class Leader:
         self.near = LATEST
         if self._dull < SOON:
             self.near = max(1, min(LATEST, self._wait, self.patience - self._counts.most(SOON)))
-        self.room = self.near if last > max(self.lead.end, self.truce.end) else LATEST
+        self.room = min(self.near, SOON) if last > max(self.lead.end, self.truce.end) else SOON
 
     def _appears(self, sender: int, shape: Shape) -> bool:
         """A shape comes in the stream of a site, and gets its number; whether it has none yet."""
