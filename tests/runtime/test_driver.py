@@ -16,7 +16,8 @@ from isotone.model.ids import ViewId
 from isotone.model.records import Packet
 from isotone.model.settings import EndpointConfig
 from isotone.model.view import Ordering, View
-from tests.runtime.helpers import run, until
+from isotone.runtime import driver
+from tests.runtime.helpers import run, take, until
 
 pytestmark = pytest.mark.live
 
@@ -143,6 +144,50 @@ def test_the_timer_fires_when_it_must() -> None:
                 await until(lambda: "wake" in fake.names(), "the wake-up")
                 woken = next(detail[0] for name, detail in fake.calls if name == "wake")
                 assert due <= woken < due + 50_000_000
+
+    run(main())
+
+
+def test_what_is_due_at_once_comes_after_what_was_handed_over_and_waits_for_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "_LEAST_TIMER_S", 3600.0)
+    order: list[str] = []
+
+    async def main() -> None:
+        group, made = faked()
+        async with group:
+            fake = made[0]
+            wake = fake.wake
+
+            def woken(now: int) -> None:
+                order.append("wake")
+                wake(now)
+
+            fake.wake = woken  # type: ignore[method-assign]
+            taking = asyncio.ensure_future(take(group, 1))
+            taking.add_done_callback(lambda _: order.append("taken"))
+            await asyncio.sleep(0.01)  # the next turn comes after a silence
+            fake.next_deadline = time.monotonic_ns()
+            group.try_send(b"x")
+            await until(lambda: len(order) == 2, "the wake-up")
+
+    run(main())
+    assert order == ["taken", "wake"]
+
+
+def test_what_stays_due_does_not_make_the_loop_spin() -> None:
+    async def main() -> None:
+        group, made = faked()
+        async with group:
+            fake = made[0]
+            fake.wake = lambda now: fake._note("wake", now)  # type: ignore[method-assign] # and the deadline stays as it is
+            await asyncio.sleep(0.01)
+            fake.next_deadline = 1
+            fake.calls.clear()
+            began = time.monotonic()
+            group.try_send(b"x")
+            await until(lambda: fake.names().count("wake") >= 20, "twenty wake-ups")
+            assert time.monotonic() - began > 0.01
+            fake.next_deadline = None
 
     run(main())
 

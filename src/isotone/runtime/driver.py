@@ -104,8 +104,9 @@ class Driver:
         self._reported = 0
         self._wish: tuple[Ordering, asyncio.Future[None]] | None = None  # a switch that was asked for
         self._deadline: int | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
         self._timer_at = 0
+        self._at_once = False  # what is due already need not wait for a timer
 
     def start(self) -> None:
         """Begin."""
@@ -238,14 +239,17 @@ class Driver:
         if self._stopped:
             return
         self.turns += 1
-        self._turned = now = monotonic_ns()
+        now = monotonic_ns()
+        woken = self._deadline is not None and now >= self._deadline
+        self._at_once = not woken and now - self._turned > _QUIET_NS  # otherwise turns would make turns
+        self._turned = now
         endpoint, outgoing, trace = self.endpoint, self.outgoing, self._trace
         try:
             if self._leaving:
                 self._pass_last(now)
             elif outgoing.buffer:
                 outgoing.flush(now)
-            if self._deadline is not None and now >= self._deadline:
+            if woken:
                 endpoint.wake(now)
             backlog = self.inbox.backlog
             if trace is not None and trace.overloaded:
@@ -332,7 +336,11 @@ class Driver:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = deadline
-        self._timer = self._loop.call_later(max((deadline - monotonic_ns()) / 1e9, _LEAST_TIMER_S), self._fire)
+        left = deadline - monotonic_ns()
+        if left <= 0 and self._at_once:
+            self._timer = self._loop.call_soon(self._fire)
+        else:
+            self._timer = self._loop.call_later(max(left / 1e9, _LEAST_TIMER_S), self._fire)
 
     def _fire(self) -> None:
         self._timer = None

@@ -55,6 +55,7 @@ from isotone.protocol.semantic.truces import NAMES_MAX
 
 _LEAD = 2
 _TRUCE = 3
+STUDY_NS = 2_000_000
 
 
 class SemanticTotal(Casting):
@@ -103,7 +104,7 @@ class SemanticTotal(Casting):
         elif self.study_at is None and (
             len(self.log) >= leader.room or leader.stirred or (not self.promised and not self.plain and self._may_be_plain())
         ):
-            self.study_at = now
+            self.study_at = now + STUDY_NS
         if waits > 1 or self.crowd > 31:
             self._look_at_crowd()
         if self.mrmt < self.must:
