@@ -31,7 +31,7 @@ MEMBERS: Final = 5
 SIZE: Final = 50
 RATE: Final = 20.0
 SETS: Final = 4
-ROUNDS: Final = 3
+ROUNDS: Final = 2
 """Of latency, with each set."""
 ROUND_S: Final = 1.5
 RARE_ROUND_S: Final = 4.0

@@ -49,6 +49,9 @@ class Casting(Passing):
 
     def submit(self, batch: Batch, now: int) -> None:
         count = len(batch.payloads)
+        if count == 1 and not self.plain:
+            self._send_among_promises(batch)
+            return
         if count == 1 or (self.own and count > LOOKED_AT_MAX):  # who sends so much has to wait for itself anyhow
             self._send(batch)
             return
@@ -104,7 +107,7 @@ class Casting(Passing):
             if shape.wild and self.tame[rank]:
                 ts = (clock >> BLOCK) + 1 << BLOCK
             self.log.append((rank, ts, shape, False))
-            if leader.minds(shape, ts):
+            if (ts <= leader.truce.end or ts <= leader.lead.end) and leader.minds(shape, ts):
                 self.idle = False
                 ts = leader.jump(shape, ts)
             if ts > clock + 1:

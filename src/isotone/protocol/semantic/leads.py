@@ -181,7 +181,7 @@ class Leader:
         return False
 
     def minds(self, shape: Shape, ts: int) -> bool:
-        """Whether an own cast of this shape, not a free one, has to jump, or had better do so."""
+        """Whether an own cast of this shape, not a free one, has to jump over a promise that reaches it, or had better do so."""
         if ts <= self.truce.end and not self.truce.permits(shape):
             return True
         return self._vain >= VAIN or (ts <= self.lead.end and shape not in self.lead.shapes.all)
