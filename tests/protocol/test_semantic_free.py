@@ -8,6 +8,7 @@ from isotone.model.columns import Column
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.records import Cast
+from isotone.protocol.ordering.clocks import CATCH_UP_NS
 from isotone.protocol.semantic import casting, passing
 from isotone.protocol.semantic.casting import BUSY
 from isotone.protocol.semantic.passing import BLOCK
@@ -16,6 +17,7 @@ from tests.protocol.total_bench import Message, Total
 TYPES = Conflicts.by_operation({"ordered": ["ordered"], "free": []})
 FREE: Message = ("free", None)
 ORDERED: Message = ("ordered", None)
+WILD: Message = (None, None)
 
 
 def acquainted() -> Total:
@@ -243,3 +245,29 @@ def test_after_a_conflict_it_is_acknowledged_a_moment_later() -> None:
     assert due is not None
     site.orderer.wake(due)
     assert [record.stamp for record in site.news] == [[site.orderer.lcv[0]]]
+
+
+def test_after_a_wild_cast_its_sender_delivers_its_own_free_ones_at_once() -> None:
+    """All others are still tame, and in the block of that cast: nobody has to say anything."""
+    run = Total(3, TYPES)
+    run.send(2, WILD)
+    run.settle()
+    (cast,) = run.send(2, FREE)
+    assert run.order(2)[-1] == (2, cast.seq)
+    run.settle()
+    run.check(range(3))
+
+
+def test_a_free_cast_that_asks_for_more_is_acknowledged_as_soon_as_it_is_handed_over() -> None:
+    """It moves no clock, but who was allowed to keep silent about what conflicts no longer is."""
+    run = Total(3, TYPES)
+    run.send(0, ORDERED)
+    run.pass_on(0, 1)
+    site = run.sites[1].orderer
+    assert site.deadline() == run.now + CATCH_UP_NS
+    run.pass_on(0, 2)
+    (free,) = run.send(2, FREE)
+    assert free.stamp[0] == site.lcv[1]
+    while free not in run.pass_on(2, 1):
+        pass
+    assert site.deadline() == run.now

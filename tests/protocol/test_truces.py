@@ -271,3 +271,13 @@ def test_storms_with_truces_from_the_beginning(length: int, monkeypatch: pytest.
         verdict, _ = judge(seed, ["semantic_total"], find_checker(CHECKER))
         assert not verdict.failures
     assert given > 100
+
+
+def test_what_a_truce_named_before_it_came_goes_when_it_has_been_learned_from() -> None:
+    run = Total(3, BY_ITEM)
+    casts = [*run.send(0, item("a")), *run.send(0, item("a"))]
+    site = run.sites[2].orderer
+    site.direct(1, Direct(3, [0, LENGTH, 0, 1]), run.now)
+    site.accept(0, casts, run.now)
+    site.turn(run.now)
+    assert run.order(2) == [(0, 1), (0, 2)]  # the first by the clock of rank 1, the second since it is spared

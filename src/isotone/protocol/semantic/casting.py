@@ -35,7 +35,7 @@ class Casting(Passing):
 
     def __init__(self, outbox: Outbox, view: View, rank: int, seed: int) -> None:
         super().__init__(outbox, view, rank, seed)
-        self.idle = False  # nothing but acknowledgements came since the last turn
+        self.idle = False  # nothing came since the last turn that it would do more for than to deliver
         self.polite = 0  # what casts ask for that the own promises cover, as `must`
         self.under_way = 0  # of how many casts that are here the senders of others did not know yet, the mean, times 1024
         self.appeared = [Numbers() for _ in range(self.count)]
@@ -122,7 +122,7 @@ class Casting(Passing):
         if shape.free and ts < self.calm:
             self.outbox.deliver(rank, cast, (0, ts, self.count * cast.seq + rank))
             return
-        if shape.wild or self.gated or self.undelivered:
+        if shape.wild or shape.free or self.gated or self.undelivered:
             self._queue(rank, cast, shape)
         else:  # a call less
             self.own = self.undelivered = 1
@@ -218,6 +218,7 @@ class Casting(Passing):
         if what.free:
             if needed > self.polite:
                 self.polite = needed
+                self.idle = False
             self.outbox.deliver(sender, cast, (0, ts, count * cast.seq + sender))
             return True
         if needed > self.must:

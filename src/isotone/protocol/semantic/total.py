@@ -74,7 +74,7 @@ class SemanticTotal(Casting):
         super().__init__(outbox, view, rank, seed)
         self.at_leisure = False  # the next turn was made by the deadline for learning
         self.study_at: int | None = None
-        self.crowd = 0  # the mean of what waits over the last turns, times 32
+        self.crowd = 0  # the mean of what waits over the last turns, times 32; one that waits alone counts in a crowd only
         self.crowded = False  # whether it was large, and has not become small since
 
     # Turns
@@ -99,14 +99,16 @@ class SemanticTotal(Casting):
         if self.idle:
             return
         leader, clock = self.leader, self.lcv[self.rank]
+        if waits > 1 or self.crowd > 31:
+            self._look_at_crowd()
+        if self.at_leisure and self.mrmt < self.must:
+            self.at_leisure = False  # somebody waits for this turn: another time
         if self.at_leisure or len(self.log) >= leader.most:
             self._study(clock)
         elif self.study_at is None and (
             len(self.log) >= leader.room or leader.stirred or (not self.promised and not self.plain and self._may_be_plain())
         ):
             self.study_at = now + STUDY_NS
-        if waits > 1 or self.crowd > 31:
-            self._look_at_crowd()
         if self.mrmt < self.must:
             self._say("acks")
         if self.mrmt >= clock:
@@ -149,6 +151,8 @@ class SemanticTotal(Casting):
         leader = self.leader
         self.at_leisure = False
         leader.learn()
+        if self.undelivered and not self.plain:
+            self.advance()  # a truce may have named what has its number now
         if leader.stirred:
             leader.stirred = False
             if leader.due(clock) and (lead := leader.announce(clock)) is not None:

@@ -6,8 +6,8 @@ it covers shapes that nobody has seen; but each cast of a shape that is not in t
 truce is jumped over only by what conflicts with something that others usually send.
 
 In a record, a shape is named by a member and the number of its appearance in that member's stream, which all count alike (see
-`Numbers`). Who has not seen it yet finds it when it comes. Whoever gets the truce only when that number is forgotten does not
-find the shape, and waits for the giver's clock.
+`Numbers`). Who has not seen it yet finds it when it has come and is learned from. Whoever gets the truce only when that number is
+forgotten does not find the shape, and waits for the giver's clock.
 
 Invariants: a truce's end does not decrease; while it lies ahead of the clock, its names only become more.
 """
