@@ -228,7 +228,9 @@ def _rare_conflicts(table: _Table) -> list[Ratio]:
 def section(live: Live) -> list[str]:
     """The live part of the page, of a record."""
     one, table = next(iter(live.values())), _Table(live)
-    rare = [found.value for found in _rare_conflicts(table)]
+    rare = [found.value for found in _rare_conflicts(table)] or [0.0]
+    alone = paragraph(f"""What conflicts rarely, taken by itself, takes on average over the loads *types* and *items*
+        {fmean(rare):.2f} times as long as in `{PLAIN}`; simulated, where computing takes no time, it takes as long as there.""")
     loads = " ".join(f"'{load}'" if " " in load else load for load in live)
 
     def span(order: str, other: str) -> str:
@@ -255,8 +257,7 @@ def section(live: Live) -> list[str]:
             acknowledgements that share the two cores with it."""),
         *paragraph("""Latency comes before throughput, since a crowd leaves promises behind, and as long as these hold everybody
             looks at what each message is (docs/protocols/semantic_total.md)."""),
-        *(paragraph(f"""What conflicts rarely, taken by itself, takes on average over the loads *types* and *items* {fmean(rare):.2f}
-            times as long as in `{PLAIN}`; simulated, where computing takes no time, it takes as long as there.""") if rare else ()),
+        *(alone if any(rare) else ()),
         "In brackets the ratio to `single_phase`, and for the commuting share to the same messages in `causal`.",
         "",
         f"| load | conflicting | `{PLAIN}`, msg/s | `{GAIN}`, msg/s | `{BOUND}`, msg/s | `{PLAIN}`, ms "
