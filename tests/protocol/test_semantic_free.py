@@ -260,14 +260,18 @@ def test_after_a_wild_cast_its_sender_delivers_its_own_free_ones_at_once() -> No
 
 def test_a_free_cast_that_asks_for_more_is_acknowledged_as_soon_as_it_is_handed_over() -> None:
     """It moves no clock, but who was allowed to keep silent about what conflicts no longer is."""
-    run = Total(3, TYPES)
+    run = acquainted()
+    for site in run.sites:
+        site.orderer.wake(run.now)
+        run._turn(site.rank)
+    run.settle()
     run.send(0, ORDERED)
     run.pass_on(0, 1)
-    site = run.sites[1].orderer
-    assert site.deadline() == run.now + CATCH_UP_NS
+    late = run.sites[1].orderer
+    assert late.deadline() == run.now + CATCH_UP_NS
     run.pass_on(0, 2)
     (free,) = run.send(2, FREE)
-    assert free.stamp[0] == site.lcv[1]
+    assert free.stamp[0] == late.lcv[1]
     while free not in run.pass_on(2, 1):
         pass
-    assert site.deadline() == run.now
+    assert late.deadline() == run.now

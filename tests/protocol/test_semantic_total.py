@@ -574,8 +574,12 @@ def test_of_a_run_with_nonsense_nothing_is_taken() -> None:
         assert (site.lcv, site.undelivered) == ([0, 0], 0)
 
 
-def test_a_broken_promise_is_refused() -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_a_broken_promise_is_refused(known: bool) -> None:
+    """On the short way for types that came before, and on the other."""
     site = Total(2, COUNTER).sites[1].orderer
+    if known:
+        site.shapes.of(1, Column(["update"]), None)
     site.accept(0, [_cast(1, [1], "increment")], 0)
     site.direct(0, Direct(2, [1, 100, 1]), 0)
     site.accept(0, [_cast(2, [2], "increment")], 0)

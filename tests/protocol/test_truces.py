@@ -10,6 +10,7 @@ from isotone.model.columns import Column
 from isotone.model.conflicts import Conflicts
 from isotone.model.errors import RemoteProtocolError
 from isotone.model.records import Cast, Direct
+from isotone.protocol.ordering.clocks import ACK
 from isotone.protocol.semantic import casting, leads
 from isotone.protocol.semantic.leads import LENGTH, Leader
 from isotone.protocol.semantic.shapes import Shapes
@@ -220,8 +221,12 @@ def test_nonsense_is_refused(stamp: list[int], why: str) -> None:
     assert site.truces[0].end == 0
 
 
-def test_a_broken_truce_is_refused() -> None:
+@pytest.mark.parametrize("known", [True, False])
+def test_a_broken_truce_is_refused(known: bool) -> None:
+    """On the short way for types that came before, and on the other."""
     run = Total(2, COUNTER)
+    if known:
+        run.sites[1].orderer.shapes.of(1, Column(["update"]), None)
     run.send(1, ("increment", None))
     site = run.sites[1].orderer
     site.direct(0, Direct(3, [1, 100, 1, 1]), 0)
@@ -281,3 +286,18 @@ def test_what_a_truce_named_before_it_came_goes_when_it_has_been_learned_from() 
     site.accept(0, casts, run.now)
     site.turn(run.now)
     assert run.order(2) == [(0, 1), (0, 2)]  # the first by the clock of rank 1, the second since it is spared
+
+
+def test_a_turn_that_somebody_waits_for_puts_learning_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leads, "LATEST", 32)
+    run = Total(2, BY_ITEM)
+    site = run.sites[0].orderer
+    (cast,) = run.send(1, item("a"))
+    site.accept(1, [cast], run.now)
+    site.study_at = run.now
+    site.wake(run.now)  # the deadline comes with the cast
+    site.turn(run.now)
+    assert [record.kind for record in run.sites[0].news] == [ACK]
+    assert len(site.log) == 1
+    assert site.study_at is not None
+    assert site.study_at > run.now
