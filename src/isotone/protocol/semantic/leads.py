@@ -224,7 +224,7 @@ class Leader:
         self.room = min(self.near, SOON) if last > max(self.lead.end, self.truce.end) else SOON
 
     def _appears(self, sender: int, shape: Shape) -> bool:
-        """A shape comes in the stream of a site, and gets its number; whether it has none yet."""
+        """A shape comes in the stream of a site, and gets its number, unless it has one; whether it had none."""
         number = self._appeared[sender].see(shape)
         if number:
             for truce in self._truces:
